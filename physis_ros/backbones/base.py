@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What the engine knows of a model: its sizes, and what one stage computes.
+
+A model turns inputs into an action chunk (and frames) in D denoise steps through L blocks. The
+engine decides where and when each (step, block) stage runs and owns the KV memory; the model
+only computes. Rows of a batch are independent: they may differ in step, stream and KV length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from physis_ros.errors import ParameterError
+
+
+class KvRule(Enum):
+    """
+    What a chunk reads of its predecessors; a property of the weights (E10).
+
+    ``SAME_STEP``: the KV they wrote at the same, still noisy, denoise step. ``CLEAN``: the KV of
+    their fully denoised latent, written by one extra pass after the last step.
+    """
+
+    SAME_STEP = 'same_step'
+    CLEAN = 'clean'
+
+
+class InputSpec(NamedTuple):
+    """One model input of a stream: fixed shape and dtype, without the batch axis."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class ActionSpec:
+    """
+    The actions of a chunk.
+
+    :param names: one name for each action column, in order.
+    :param unit: the unit of all columns ("rad").
+    :param horizon: control steps H in a chunk.
+    :param dt_ns: distance of control steps.
+    """
+
+    names: tuple[str, ...]
+    unit: str
+    horizon: int
+    dt_ns: int
+
+
+@dataclass(frozen=True)
+class FrameSpec:
+    """
+    What the camera must give and what is predicted.
+
+    :param height: rows of a model image.
+    :param width: columns of a model image.
+    :param history_ns: capture times of the frames needed, relative to the newest (<= 0), oldest
+        first; the last is 0.
+    :param predicted_steps: for each predicted frame, control steps after the chunk's start.
+    """
+
+    height: int
+    width: int
+    history_ns: tuple[int, ...]
+    predicted_steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """
+    Sizes of a model; everything a plan needs to know.
+
+    :param blocks: transformer blocks L.
+    :param steps: denoise steps D.
+    :param tokens: rows N of a chunk's hidden state.
+    :param width: columns of the hidden state.
+    :param heads: attention heads.
+    :param head_dim: columns of one head's key and value.
+    :param window: predecessor chunks a chunk attends to.
+    :param sink: first chunks of an epoch that stay visible for ever.
+    :param latent_shape: shape of the latent that goes from step to step.
+    :param inputs: the tensors one chunk needs at entry.
+    :param max_delay_steps: the largest told delay between observation and first action.
+    :param conditioning: ``entry``, or ``step`` where weights allow renewal at each step (E11).
+    """
+
+    name: str
+    blocks: int
+    steps: int
+    tokens: int
+    width: int
+    heads: int
+    head_dim: int
+    window: int
+    sink: int
+    kv_rule: KvRule
+    latent_shape: tuple[int, ...]
+    inputs: tuple[InputSpec, ...]
+    actions: ActionSpec
+    frames: FrameSpec
+    max_delay_steps: int
+    conditioning: str = 'entry'
+    dtype: torch.dtype = torch.float32
+
+    def __post_init__(self) -> None:
+        """
+        Refuse impossible sizes.
+
+        :raises ParameterError: naming the size.
+        """
+        for name in ('blocks', 'steps', 'tokens', 'width', 'heads', 'head_dim'):
+            if getattr(self, name) < 1:
+                raise ParameterError(name, '>= 1', getattr(self, name))
+        for name in ('window', 'sink', 'max_delay_steps'):
+            if getattr(self, name) < 0:
+                raise ParameterError(name, '>= 0', getattr(self, name))
+        if self.conditioning not in ('entry', 'step'):
+            raise ParameterError('conditioning', "'entry' or 'step'", self.conditioning)
+
+    @property
+    def passes(self) -> int:
+        """Passes of one chunk through the blocks: D, or D + 1 under the clean rule."""
+        return self.steps + (self.kv_rule is KvRule.CLEAN)
+
+    @property
+    def kv_slots(self) -> int:
+        """Chunks one KV ring holds: sink, window and the chunk itself."""
+        return self.sink + self.window + 1
+
+
+class KvRead(NamedTuple):
+    """
+    Everything one attention reads, own chunk included.
+
+    :param key: [B, S, N, heads, head_dim], un-rotated, S = ``kv_slots``.
+    :param value: the same shape.
+    :param age: int64 [B, S], chunks back from the own one (0 = own); sink slots are given their
+        window-relative age, capped at ``window + 1``.
+    :param valid: bool [B, S]; slots not yet written are False.
+    """
+
+    key: Tensor
+    value: Tensor
+    age: Tensor
+    valid: Tensor
+
+
+class KvWindow(Protocol):
+    """The KV memory of one batch at one stage; owned by the engine (E3)."""
+
+    def extend(self, key: Tensor, value: Tensor) -> KvRead:
+        """
+        Write this chunk's own key and value, return what to attend to.
+
+        :param key: [B, N, heads, head_dim], un-rotated.
+        :param value: the same shape.
+        """
+
+
+class Decoded(NamedTuple):
+    """
+    What a chunk is for the world.
+
+    :param actions: float32 [B, H, A] in the unit of the action spec.
+    :param frames: uint8 [B, F, height, width, 3], or None when they were not asked for.
+    """
+
+    actions: Tensor
+    frames: Tensor | None
+
+
+class Backbone(Protocol):
+    """
+    A model as the engine sees it. Not thread-safe; one worker owns it.
+
+    ``step`` is int64 [B]: the row's pass, 0 .. ``spec.passes - 1``. All calls run without grad.
+    """
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The sizes."""
+
+    def encode(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """
+        Turn inputs (each [B, *shape]) into conditioning [B, ...], once per observation.
+
+        Pure: the same inputs give the same conditioning on every worker.
+        """
+
+    def enter(
+        self, latent: Tensor | None, conditioning: Tensor, noise: Tensor, step: Tensor
+    ) -> Tensor:
+        """
+        Begin a step: re-noise the estimate, embed it beside the conditioning.
+
+        :param latent: [B, *latent_shape], the last step's estimate of the clean latent; None at
+            step 0, which starts from pure noise.
+        :param noise: [B, *latent_shape], drawn by the engine from (seed, stream, epoch, chunk,
+            step).
+        :returns: hidden [B, N, width].
+        """
+
+    def block(self, index: int, hidden: Tensor, step: Tensor, kv: KvWindow) -> Tensor:
+        """Run transformer block ``index``; calls ``kv.extend`` exactly once."""
+
+    def leave(self, hidden: Tensor, step: Tensor) -> Tensor:
+        """End a step: the new estimate of the clean latent, [B, *latent_shape]."""
+
+    def decode(self, latent: Tensor, inputs: Mapping[str, Tensor], frames: bool) -> Decoded:
+        """Turn the final latent into actions and, when asked, frames."""

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The one error tree.
+
+Every error names the thing, the rule it broke and the value it had, and where it helps what to do.
+Ground floor: imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class PhysisError(Exception):
+    """Root of everything this package raises on purpose."""
+
+
+class ParameterError(PhysisError, ValueError):
+    """
+    A given value breaks a rule.
+
+    :param name: the parameter, as the user wrote it.
+    :param rule: what it must be, completing "<name> must be ...".
+    :param value: what it was.
+    :param hint: what to do about it; empty when the rule says it all.
+    """
+
+    def __init__(self, name: str, rule: str, value: object, hint: str = '') -> None:
+        self.name, self.rule, self.value, self.hint = name, rule, value, hint
+        super().__init__(f'{name} must be {rule}, got {value!r}{"; " + hint if hint else ""}')
+
+
+class NamesError(PhysisError, ValueError):
+    """
+    Two sets of names that must match do not.
+
+    :param what: the kind of name, plural ("joints").
+    :param expected: the names needed.
+    :param got: the names there are.
+    """
+
+    def __init__(self, what: str, expected: Iterable[str], got: Iterable[str]) -> None:
+        self.expected, self.got = tuple(expected), tuple(got)
+        missing = [name for name in self.expected if name not in set(self.got)]
+        super().__init__(
+            f'{what} missing: {missing}; expected {list(self.expected)}, got {list(self.got)}; '
+            f'rename them or map them with an alias'
+        )
+
+
+class ObservationError(PhysisError):
+    """An observation cannot be used; the message says which input and why."""
+
+
+class CheckpointError(PhysisError):
+    """Weights are missing, damaged or of another model."""
+
+
+class PlanError(PhysisError):
+    """Stages cannot be placed as asked (grouping, worker count, KV rule)."""
+
+
+class EngineError(PhysisError):
+    """The engine cannot go on; the message names the worker or the stream."""
+
+
+class WorkerDied(EngineError):
+    """
+    A worker process ended while it was needed.
+
+    :param worker: its index in the pool.
+    :param exitcode: as the operating system reported it; negative is a signal.
+    :param detail: the last thing it said, when it said something.
+    """
+
+    def __init__(self, worker: int, exitcode: int | None, detail: str = '') -> None:
+        self.worker, self.exitcode = worker, exitcode
+        tail = f': {detail}' if detail else ''
+        super().__init__(f'worker {worker} ended with exit code {exitcode}{tail}')
+
+
+class DeadlinePassed(EngineError):
+    """A bounded wait ran out."""
+
+
+class ChunkError(PhysisError, ValueError):
+    """An action chunk is malformed; nothing of it was taken."""
+
+
+class BagError(PhysisError):
+    """A recording cannot be read or lacks what is needed."""

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings: reading, scores, report. Knows no ROS installation and no torch."""
