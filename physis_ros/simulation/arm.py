@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from physis_ros.errors import ParameterError
 from physis_ros.simulation.kinematics import tip_position
+from physis_ros.simulation.randomness import FIRST_POSE, generator
 from physis_ros.simulation.scene import TARGET_HEIGHT_M, ArmConfig, scene_xml
 from physis_ros.simulation.target import Target, TargetConfig
 
@@ -144,7 +145,7 @@ class Arm(AbstractContextManager['Arm']):
     def _first_pose(self, seed: int) -> Floats:
         """Return a pose in the middle part of the joint ranges, [2]."""
         lower, upper = np.array(self.config.lower_rad), np.array(self.config.upper_rad)
-        part = np.random.default_rng([seed, 1]).uniform(0.2, 0.8, 2)
+        part = generator(seed, FIRST_POSE).uniform(0.2, 0.8, 2)
         return np.asarray(lower + part * (upper - lower))
 
     def _checked(self, joint_rad: Floats) -> Floats:

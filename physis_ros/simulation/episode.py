@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from physis_ros.errors import ParameterError
 from physis_ros.simulation.arm import Arm
 from physis_ros.simulation.expert import Expert, ExpertConfig
+from physis_ros.simulation.randomness import EXPLORATION, generator
 from physis_ros.simulation.scene import ArmConfig
 from physis_ros.simulation.target import TargetConfig
 
@@ -121,7 +122,7 @@ class EpisodeRecorder(AbstractContextManager['EpisodeRecorder']):
         count = round(seconds * 1e9 / CAMERA_NS)
         if count < 1 or abs(count * CAMERA_NS - seconds * 1e9) > 1:
             raise ParameterError('seconds', 'a whole number of 0.025, from 1 on', seconds)
-        arm, random = self._arm, np.random.default_rng([seed, 2])
+        arm, random = self._arm, generator(seed, EXPLORATION)
         arm.reset(seed)
         if random.random() >= self._exploration.away:
             arm.reset(seed, self._expert.command(0, arm.target))

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from physis_ros.errors import ParameterError
+from physis_ros.simulation.randomness import WAYPOINT, generator
 
 Floats = NDArray[np.float64]
 
@@ -85,8 +86,6 @@ class Target:
     """
 
     def __init__(self, seed: int = 0, config: TargetConfig | None = None) -> None:
-        if seed < 0:
-            raise ParameterError('seed', '0 or greater', seed)
         self.config = config or TargetConfig()
         self._seed = seed
         # Waypoint 0 is where it rests at first; it sets off at once, to waypoint 1.
@@ -123,7 +122,7 @@ class Target:
 
     def _waypoint(self, index: int) -> tuple[float, float, int]:
         """Return radius, angle and life in steps; each has its own generator, so order is free."""
-        draw = np.random.default_rng([self._seed, index]).uniform
+        draw = generator(self._seed, WAYPOINT, index).uniform
         config = self.config
         # Uniform over area, not over radius: the middle of a ring is not its mean radius.
         near, far = config.radius_m
