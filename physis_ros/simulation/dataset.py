@@ -68,7 +68,7 @@ def write_shards(
     """
     Make a data set, or what is missing of it; return its shards in order.
 
-    :param folder: made if it does not exist.
+    :param folder: made if it does not exist; only one run at a time may write to it.
     :param episodes: how many in all.
     :param seed: decides all content; episode ``i`` of the set has seed ``seed * 1000000 + i``.
     :param seconds: length of each episode.
@@ -76,11 +76,10 @@ def write_shards(
     :param progress: called with shards done and shards in all, after each.
     :param shard_episodes: episodes per shard; the last may have fewer.
     """
-    for name, value in (('episodes', episodes), ('processes', processes)):
+    counts = {'episodes': episodes, 'processes': processes, 'shard_episodes': shard_episodes}
+    for name, value in counts.items():
         if value < 1:
             raise ParameterError(name, '1 or greater', value)
-    if not 1 <= shard_episodes:
-        raise ParameterError('shard_episodes', '1 or greater', shard_episodes)
     if seed < 0 or episodes > 1_000_000:
         raise ParameterError('seed', '0 or greater, for at most 1000000 episodes', seed)
     folder.mkdir(parents=True, exist_ok=True)
@@ -95,6 +94,8 @@ def write_shards(
         )
         for start in range(0, episodes, shard_episodes)
     ]
+    for leftover in folder.glob('.shard_*'):
+        shutil.rmtree(leftover)
     missing = [shard for shard in shards if not shard.path.is_dir()]
     done = len(shards) - len(missing)
     for _ in _write_all(missing, processes):
@@ -116,7 +117,6 @@ def write_shard(shard: Shard) -> None:
         seeds = range(shard.first_seed, shard.first_seed + shard.episodes)
         recorded = [recorder.record(seed, shard.seconds) for seed in seeds]
     partial = shard.path.with_name(f'.{shard.path.name}.{os.getpid()}')
-    shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     for name in ARRAYS:
         stacked = np.stack([getattr(episode, name) for episode in recorded])
