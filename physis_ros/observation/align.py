@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Camera frames and joint states to one observation, joined by time.
+
+The newest frame sets the instant; history frames and joint states are taken as of it. Nothing is
+thrown away because one publisher is late; every message not used and every observation not made
+is counted with its reason. Single-threaded: the owner holds one lock around all calls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+import numpy as np
+
+from physis_ros.errors import ObservationError
+from physis_ros.observation.config import AlignConfig, Timeline
+from physis_ros.observation.frames import Frame, FrameRing
+from physis_ros.observation.joints import JointTrack, JointValue, Sample
+from physis_ros.observation.resize import check_image
+from physis_ros.observation.skew import SkewEstimate
+from physis_ros.types import ByteArray, Observation
+
+
+class Intake(Enum):
+    """What became of a message."""
+
+    TAKEN = 'taken'
+    DUPLICATE = 'duplicate_stamp'
+    OUT_OF_ORDER = 'out_of_order'
+    REGRESSED = 'stamp_regressed'  # time itself went back: not taken, the owner resets
+    UNSTAMPED = 'stamp_zero'
+    OTHER_JOINTS = 'other_joints'
+    MALFORMED = 'malformed_joints'
+    NON_FINITE = 'non_finite_joints'
+
+
+class Lack(Enum):
+    """Why there is no observation."""
+
+    NO_FRAME = 'no_frame'
+    NO_JOINTS = 'no_joints'
+    STALE_FRAME = 'stale_frame'
+    STALE_JOINTS = 'stale_joints'
+    SKEW = 'clock_skew'
+
+
+FUTURE_STAMP = 'future_stamp'
+HISTORY_INCOMPLETE = 'history_incomplete'
+
+
+class Aligner:
+    """
+    Bounded memory of what came, and the observation as of now.
+
+    :param config: sizes, names, tolerances.
+    """
+
+    def __init__(self, config: AlignConfig) -> None:
+        self.config = config
+        self.counts: Counter[str] = Counter()
+        self._frames = FrameRing(config.history_ns, config.frame_tolerance_ns, config.max_frames)
+        self._tracks = {name: JointTrack(config.max_joint_samples) for name in config.joint_names}
+        self._skew: dict[str, SkewEstimate] = {}
+
+    @property
+    def newest(self) -> Frame | None:
+        """The newest frame."""
+        return self._frames.newest
+
+    @property
+    def skew_ns(self) -> dict[str, int]:
+        """The least ``receive - header stamp`` lately, for each publisher."""
+        least = {name: skew.least_ns for name, skew in self._skew.items()}
+        return {name: value for name, value in least.items() if value is not None}
+
+    @property
+    def missing_joints(self) -> tuple[str, ...]:
+        """Model joints of which no state has come since the last clear."""
+        return tuple(name for name, track in self._tracks.items() if track.newest_ns is None)
+
+    def clear(self) -> None:
+        """Forget all frames and joints (clock jump); counters stay."""
+        self._frames.clear()
+        self._skew.clear()
+        for track in self._tracks.values():
+            track.clear()
+
+    def frame(self, stamp_ns: int, receive_ns: int, image: ByteArray) -> Intake:
+        """
+        Take a camera frame.
+
+        :param stamp_ns: header stamp.
+        :param receive_ns: when it came, stream clock.
+        :param image: uint8 [height, width, 3] RGB of the model's size; not written later.
+        :raises ObservationError: on another size.
+        """
+        self._check_size(image)
+        when_ns = self._time_of('camera', stamp_ns, receive_ns)
+        verdict = self._order(when_ns, self._frames.newest and self._frames.newest.stamp_ns)
+        if when_ns is not None and verdict is Intake.TAKEN:
+            self._frames.append(Frame(when_ns, receive_ns, image))
+        return self._counted('frame', verdict)
+
+    def joints(
+        self,
+        stamp_ns: int,
+        receive_ns: int,
+        names: Sequence[str],
+        position: Sequence[float],
+        velocity: Sequence[float] = (),
+        source: str = 'joints',
+    ) -> Intake:
+        """
+        Take a joint state: any subset of the joints, in any order.
+
+        :param velocity: may be empty; then it is differentiated from the positions.
+        :param source: names the publisher where there are several, for the skew estimate.
+        """
+        if len(position) != len(names) or len(velocity) not in (0, len(names)):
+            return self._counted('joints', Intake.MALFORMED)
+        when_ns = self._time_of(source, stamp_ns, receive_ns)
+        if when_ns is None:
+            return self._counted('joints', Intake.UNSTAMPED)
+        verdicts = [
+            self._joint(
+                when_ns,
+                receive_ns,
+                self._tracks[joint],
+                position[index],
+                velocity[index] if len(velocity) else None,
+            )
+            for index, name in enumerate(names)
+            if (joint := self.config.aliases.get(name, name)) in self._tracks
+        ]
+        return self._counted('joints', _worst(verdicts))
+
+    def as_of(self, now_ns: int) -> Observation | Lack:
+        """
+        Join what there is into the newest possible observation, or say why not (and count it).
+
+        :param now_ns: stream clock.
+        """
+        result = self._observe(now_ns)
+        if isinstance(result, Lack):
+            self.counts[result.value] += 1
+        return result
+
+    def _observe(self, now_ns: int) -> Observation | Lack:
+        newest = self._frames.newest
+        if newest is None:
+            return Lack.NO_FRAME
+        if now_ns - newest.stamp_ns > self.config.max_age_ns:
+            return Lack.STALE_FRAME
+        if newest.stamp_ns - now_ns > self.config.max_future_ns:
+            return Lack.SKEW
+        if self.missing_joints:
+            return Lack.NO_JOINTS
+        tolerance_ns = self.config.joint_tolerance_ns
+        values = [track.at(newest.stamp_ns, tolerance_ns) for track in self._tracks.values()]
+        present = [value for value in values if value is not None]
+        if len(present) < len(values):
+            return Lack.STALE_JOINTS
+        return self._joined(newest, present)
+
+    def _joined(self, newest: Frame, joints: list[JointValue]) -> Observation:
+        history = self._frames.history()
+        self.counts[HISTORY_INCOMPLETE] += history.missing > 0
+        return Observation(
+            stamp_ns=newest.stamp_ns,
+            receive_ns=max([newest.receive_ns, *(value.receive_ns for value in joints)]),
+            frames=history.images,
+            frame_stamps_ns=history.stamps_ns,
+            joint_position=np.array([value.position for value in joints]),
+            joint_velocity=np.array([value.velocity for value in joints]),
+            joint_stamp_ns=min((value.stamp_ns for value in joints), default=newest.stamp_ns),
+        )
+
+    def _time_of(self, source: str, stamp_ns: int, receive_ns: int) -> int | None:
+        """Place a message on the chosen timeline; None for an unset stamp."""
+        if stamp_ns > 0:
+            skew = self._skew.setdefault(source, SkewEstimate(self.config.skew_window_ns))
+            skew.add(stamp_ns, receive_ns)
+            ahead_ns = stamp_ns - receive_ns
+            self.counts[FUTURE_STAMP] += ahead_ns > self.config.future_tolerance_ns
+        if self.config.timeline is Timeline.RECEIVE:
+            return receive_ns
+        return stamp_ns if stamp_ns > 0 else None
+
+    def _order(self, when_ns: int | None, newest_ns: int | None) -> Intake:
+        if when_ns is None:
+            return Intake.UNSTAMPED
+        if newest_ns is None or when_ns > newest_ns:
+            return Intake.TAKEN
+        if when_ns == newest_ns:
+            return Intake.DUPLICATE
+        regressed = newest_ns - when_ns >= self.config.regress_ns
+        return Intake.REGRESSED if regressed else Intake.OUT_OF_ORDER
+
+    def _joint(
+        self,
+        when_ns: int,
+        receive_ns: int,
+        track: JointTrack,
+        position: float,
+        velocity: float | None,
+    ) -> Intake:
+        if not math.isfinite(position):
+            return Intake.NON_FINITE
+        verdict = self._order(when_ns, track.newest_ns)
+        if verdict is Intake.TAKEN:
+            known = velocity if velocity is not None and math.isfinite(velocity) else None
+            track.append(Sample(when_ns, receive_ns, float(position), known))
+        return verdict
+
+    def _check_size(self, image: ByteArray) -> None:
+        check_image(image)
+        if image.shape[:2] != (self.config.height, self.config.width):
+            raise ObservationError(
+                f'image must be {self.config.width}x{self.config.height}, '
+                f'got {image.shape[1]}x{image.shape[0]}'
+            )
+
+    def _counted(self, kind: str, verdict: Intake) -> Intake:
+        self.counts[kind] += 1
+        if verdict is not Intake.TAKEN:
+            self.counts[verdict.value] += 1
+        return verdict
+
+
+SEVERITY = (
+    Intake.REGRESSED,
+    Intake.NON_FINITE,
+    Intake.OUT_OF_ORDER,
+    Intake.DUPLICATE,
+    Intake.TAKEN,
+)
+
+
+def _worst(verdicts: Sequence[Intake]) -> Intake:
+    """Tell what became of a message that carries several joints."""
+    return min(verdicts, key=SEVERITY.index, default=Intake.OTHER_JOINTS)
+
+
+def names_after(aliases: Mapping[str, str], joint_names: Sequence[str]) -> tuple[str, ...]:
+    """Return what the robot calls the model's joints (aliases map robot name to model name)."""
+    back = {model: robot for robot, model in aliases.items()}
+    return tuple(back.get(name, name) for name in joint_names)

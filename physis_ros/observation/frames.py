@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The camera frames of the last moments, by capture time.
+
+Bounded in time (what the history needs) and in count. Knows nothing of joints or of now.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+import numpy as np
+
+from physis_ros.types import ByteArray
+
+
+class Frame(NamedTuple):
+    """
+    One camera frame.
+
+    :param image: uint8 [height, width, 3] RGB, model size.
+    """
+
+    stamp_ns: int
+    receive_ns: int
+    image: ByteArray
+
+
+class History(NamedTuple):
+    """
+    The frames a model wants at one instant.
+
+    :param images: uint8 [K, height, width, 3], oldest first.
+    :param stamps_ns: capture time of each, as it really was.
+    :param missing: how many had to be replaced by the nearest frame there is.
+    """
+
+    images: ByteArray
+    stamps_ns: tuple[int, ...]
+    missing: int
+
+
+class FrameRing:
+    """
+    Frames in rising order of their stamps. Single-threaded.
+
+    :param offsets_ns: wanted capture times relative to the newest, oldest first, last one 0.
+    :param tolerance_ns: how far from a wanted time a frame still counts as that one.
+    :param max_frames: the most frames kept, whatever their stamps.
+    """
+
+    def __init__(self, offsets_ns: tuple[int, ...], tolerance_ns: int, max_frames: int) -> None:
+        self._offsets_ns = offsets_ns
+        self._tolerance_ns = tolerance_ns
+        self._span_ns = tolerance_ns - offsets_ns[0]
+        self._frames: deque[Frame] = deque(maxlen=max_frames)
+
+    @property
+    def newest(self) -> Frame | None:
+        """The frame with the greatest stamp."""
+        return self._frames[-1] if self._frames else None
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def append(self, frame: Frame) -> None:
+        """Take a frame newer than all before; drop those no history needs any more."""
+        self._frames.append(frame)
+        while self._frames[0].stamp_ns < frame.stamp_ns - self._span_ns:
+            self._frames.popleft()
+
+    def clear(self) -> None:
+        """Forget all frames."""
+        self._frames.clear()
+
+    def history(self) -> History:
+        """
+        Pick the nearest frame for each wanted time; there must be one frame at least.
+
+        At the start of an epoch the past is missing: the oldest frame is repeated, as in training.
+        """
+        anchor_ns = self._frames[-1].stamp_ns
+        wanted_ns = [anchor_ns + offset for offset in self._offsets_ns]
+        picked = [self._nearest(instant) for instant in wanted_ns]
+        missing = sum(
+            abs(frame.stamp_ns - instant) > self._tolerance_ns
+            for frame, instant in zip(picked, wanted_ns, strict=True)
+        )
+        images = np.stack([frame.image for frame in picked])
+        return History(images, tuple(frame.stamp_ns for frame in picked), missing)
+
+    def _nearest(self, instant_ns: int) -> Frame:
+        return min(self._frames, key=lambda frame: abs(frame.stamp_ns - instant_ns))
