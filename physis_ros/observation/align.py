@@ -65,6 +65,7 @@ class Aligner:
         self._frames = FrameRing(config.history_ns, config.frame_tolerance_ns, config.max_frames)
         self._tracks = {name: JointTrack(config.max_joint_samples) for name in config.joint_names}
         self._skew: dict[str, SkewEstimate] = {}
+        self._counted_lack: tuple[Lack, int] | None = None
 
     @property
     def newest(self) -> Frame | None:
@@ -140,16 +141,30 @@ class Aligner:
 
     def as_of(self, now_ns: int) -> Observation | Lack:
         """
-        Join what there is into the newest possible observation, or say why not (and count it).
+        Join what there is into the newest possible observation, or say why not.
+
+        A reason is counted once for each newest frame, however often it is asked.
 
         :param now_ns: stream clock.
         """
-        result = self._observe(now_ns)
-        if isinstance(result, Lack):
-            self.counts[result.value] += 1
-        return result
+        found = self._inputs(now_ns)
+        if isinstance(found, Lack):
+            self._count_lack(found)
+            return found
+        return self._joined(*found)
 
-    def _observe(self, now_ns: int) -> Observation | Lack:
+    def lack(self, now_ns: int) -> Lack | None:
+        """Return why there would be no observation now; counts nothing."""
+        found = self._inputs(now_ns)
+        return found if isinstance(found, Lack) else None
+
+    def _count_lack(self, lack: Lack) -> None:
+        newest = self._frames.newest
+        key = (lack, -1 if newest is None else newest.stamp_ns)
+        self.counts[lack.value] += key != self._counted_lack
+        self._counted_lack = key
+
+    def _inputs(self, now_ns: int) -> tuple[Frame, list[JointValue]] | Lack:
         newest = self._frames.newest
         if newest is None:
             return Lack.NO_FRAME
@@ -164,7 +179,7 @@ class Aligner:
         present = [value for value in values if value is not None]
         if len(present) < len(values):
             return Lack.STALE_JOINTS
-        return self._joined(newest, present)
+        return newest, present
 
     def _joined(self, newest: Frame, joints: list[JointValue]) -> Observation:
         history = self._frames.history()
