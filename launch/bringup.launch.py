@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The model and the player for one robot: ``ros2 launch physis_ros bringup.launch.py``.
+
+The robot's driver or simulator is started by its own launch file. The topics are named in
+``params_file`` and by the arguments here.
+"""
+
+from launch import LaunchDescription
+from launch.actions import DeclareLaunchArgument, GroupAction, SetEnvironmentVariable
+from launch.substitutions import EnvironmentVariable, LaunchConfiguration, PathJoinSubstitution
+from launch_ros.actions import Node, PushROSNamespace
+from launch_ros.substitutions import FindPackageShare
+
+
+def generate_launch_description():
+    """Declare the arguments, then start both nodes in the namespace."""
+    config = PathJoinSubstitution([FindPackageShare('physis_ros'), 'config'])
+    common = [
+        LaunchConfiguration('params_file'),
+        {'use_sim_time': LaunchConfiguration('use_sim_time')},
+    ]
+    logging = ['--ros-args', '--log-level', LaunchConfiguration('log_level')]
+    return LaunchDescription([
+        DeclareLaunchArgument(
+            'params_file',
+            default_value=PathJoinSubstitution([config, 'robot.yaml']),
+            description='YAML file with the parameters of wam_node and servo_node.',
+        ),
+        DeclareLaunchArgument(
+            'use_sim_time',
+            default_value='false',
+            choices=['true', 'false'],
+            description='Take time from /clock: simulators and rosbag playback.',
+        ),
+        DeclareLaunchArgument(
+            'namespace', default_value='', description='Namespace of both nodes; empty for none.'
+        ),
+        DeclareLaunchArgument(
+            'log_level',
+            default_value='info',
+            choices=['debug', 'info', 'warn', 'error', 'fatal'],
+            description='Least severity of log messages that are shown.',
+        ),
+        DeclareLaunchArgument(
+            'autostart',
+            default_value='true',
+            choices=['true', 'false'],
+            description='Configure and activate wam_node at once; false leaves it to an operator '
+            'or a lifecycle manager.',
+        ),
+        DeclareLaunchArgument(
+            'command_topic',
+            default_value='servo_node/command',
+            description='Topic of the commands, such as that of a controller: '
+            'joint_trajectory_controller/joint_trajectory.',
+        ),
+        # A profile of the user's own wins; the stock settings lose large images in silence.
+        SetEnvironmentVariable(
+            'FASTRTPS_DEFAULT_PROFILES_FILE',
+            EnvironmentVariable(
+                'FASTRTPS_DEFAULT_PROFILES_FILE',
+                default_value=PathJoinSubstitution([config, 'fastdds.xml']),
+            ),
+        ),
+        GroupAction([
+            PushROSNamespace(LaunchConfiguration('namespace')),
+            Node(
+                package='physis_ros',
+                executable='wam_node',
+                name='wam_node',
+                parameters=[*common, {'autostart': LaunchConfiguration('autostart')}],
+                arguments=logging,
+                output='screen',
+            ),
+            Node(
+                package='physis_ros',
+                executable='servo_node',
+                name='servo_node',
+                parameters=common,
+                remappings=[
+                    ('action_chunk', 'wam_node/action_chunk'),
+                    ('~/command', LaunchConfiguration('command_topic')),
+                ],
+                arguments=logging,
+                output='screen',
+            ),
+        ]),
+    ])

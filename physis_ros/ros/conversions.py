@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+All translation between messages and our types, both ways. No node, no clock, no decisions.
+
+Messages are filled by keyword, with arrays in the type that the message holds, so that rclpy does
+not check them value by value.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from builtin_interfaces.msg import Duration, Time
+from geometry_msgs.msg import Point, PointStamped
+from sensor_msgs.msg import Image, JointState
+from std_msgs.msg import Float64MultiArray, Header
+from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
+
+from physis_ros.errors import ChunkError
+from physis_ros.msg import ActionChunk as ActionChunkMessage
+from physis_ros.msg import ChunkTimes as ChunkTimesMessage
+from physis_ros.msg import InputStamp
+from physis_ros.types import (
+    ActionChunk,
+    ByteArray,
+    ChunkTimes,
+    Command,
+    FloatArray,
+    Play,
+    PredictedFrame,
+    Reason,
+)
+
+SECOND_NS = 1_000_000_000
+NO_AGE_NS = -SECOND_NS
+
+PLAYS = {play: index for index, play in enumerate(Play)}
+REASONS = {reason: index for index, reason in enumerate(Reason)}
+KV_RULES = ('same_step', 'clean', 'override')
+
+
+def time_message(time_ns: int) -> Time:
+    """Return an instant as a message."""
+    sec, nanosec = divmod(time_ns, SECOND_NS)
+    return Time(sec=sec, nanosec=nanosec)
+
+
+def time_ns(message: Time) -> int:
+    """Return an instant in nanoseconds."""
+    return int(message.sec) * SECOND_NS + int(message.nanosec)
+
+
+def duration_message(duration_ns: int) -> Duration:
+    """Return a duration as a message."""
+    sec, nanosec = divmod(duration_ns, SECOND_NS)
+    return Duration(sec=sec, nanosec=nanosec)
+
+
+def duration_ns(message: Duration) -> int:
+    """Return a duration in nanoseconds."""
+    return int(message.sec) * SECOND_NS + int(message.nanosec)
+
+
+def header(stamp_ns: int, frame_id: str = '') -> Header:
+    """Return a header."""
+    return Header(stamp=time_message(stamp_ns), frame_id=frame_id)
+
+
+def input_messages(stamps_ns: Mapping[str, int]) -> list[InputStamp]:
+    """Return the capture times behind something."""
+    return [InputStamp(name=n, stamp=time_message(t)) for n, t in stamps_ns.items()]
+
+
+def chunk_times_message(times: ChunkTimes) -> ChunkTimesMessage:
+    """Return where the time went."""
+    return ChunkTimesMessage(
+        capture=time_message(times.capture_ns),
+        receive=time_message(times.receive_ns),
+        enter=time_message(times.enter_ns),
+        denoised=time_message(times.denoised_ns),
+        decoded=time_message(times.decoded_ns),
+        publish=time_message(times.publish_ns),
+    )
+
+
+def chunk_times(message: ChunkTimesMessage) -> ChunkTimes:
+    """Return where the time went."""
+    return ChunkTimes(
+        capture_ns=time_ns(message.capture),
+        receive_ns=time_ns(message.receive),
+        enter_ns=time_ns(message.enter),
+        denoised_ns=time_ns(message.denoised),
+        decoded_ns=time_ns(message.decoded),
+        publish_ns=time_ns(message.publish),
+    )
+
+
+def chunk_message(chunk: ActionChunk, unit: str = 'rad') -> ActionChunkMessage:
+    """Return a chunk as a message; its header stamp is the capture of the oldest input."""
+    return ActionChunkMessage(
+        header=header(chunk.observed_ns),
+        stream=chunk.stream,
+        epoch=chunk.epoch,
+        chunk=chunk.chunk,
+        start=time_message(chunk.start_ns),
+        dt=duration_message(chunk.dt_ns),
+        joint_names=list(chunk.names),
+        units=[unit] * len(chunk.names),
+        horizon=chunk.horizon,
+        positions=_doubles(chunk.actions),
+        inputs=input_messages(chunk.input_stamps_ns),
+        times=chunk_times_message(chunk.times),
+        kv_rule=KV_RULES.index(chunk.kv_rule),
+    )
+
+
+def chunk(message: ActionChunkMessage) -> ActionChunk:
+    """
+    Return a chunk message as a chunk.
+
+    :raises ChunkError: when its fields contradict each other; nothing of it is used.
+    """
+    horizon, width = int(message.horizon), len(message.joint_names)
+    if len(message.positions) != horizon * width:
+        raise ChunkError(
+            f'positions must be horizon x joint_names = {horizon} x {width} values, '
+            f'got {len(message.positions)}'
+        )
+    if message.kv_rule >= len(KV_RULES):
+        raise ChunkError(f'kv_rule must be < {len(KV_RULES)}, got {message.kv_rule}')
+    return ActionChunk(
+        stream=message.stream,
+        epoch=int(message.epoch),
+        chunk=int(message.chunk),
+        start_ns=time_ns(message.start),
+        dt_ns=duration_ns(message.dt),
+        names=tuple(message.joint_names),
+        actions=np.array(message.positions, dtype=np.float64).reshape(horizon, width),
+        input_stamps_ns={item.name: time_ns(item.stamp) for item in message.inputs},
+        times=chunk_times(message.times),
+        kv_rule=KV_RULES[message.kv_rule],
+    )
+
+
+def image_message(image: ByteArray, stamp_ns: int, frame_id: str) -> Image:
+    """
+    Return an RGB picture as a message.
+
+    :param image: uint8 [height, width, 3].
+    """
+    height, width, channels = image.shape
+    return Image(
+        header=header(stamp_ns, frame_id),
+        height=height,
+        width=width,
+        encoding='rgb8',
+        is_bigendian=0,
+        step=width * channels,
+        data=array('B', np.ascontiguousarray(image).tobytes()),
+    )
+
+
+def predicted_image_message(frame: PredictedFrame, frame_id: str) -> Image:
+    """Return a predicted frame; its stamp is the time that the frame is about."""
+    return image_message(frame.image, frame.about_ns, frame_id)
+
+
+def joint_state_message(
+    stamp_ns: int, names: Sequence[str], position: FloatArray, velocity: FloatArray
+) -> JointState:
+    """Return joint positions and velocities as a message, without efforts."""
+    return JointState(
+        header=header(stamp_ns),
+        name=list(names),
+        position=_doubles(position),
+        velocity=_doubles(velocity),
+    )
+
+
+def point_message(stamp_ns: int, position_m: Iterable[float]) -> PointStamped:
+    """Return a place on the table as a message; frame ``world``."""
+    x, y = position_m
+    return PointStamped(header=header(stamp_ns, 'world'), point=Point(x=float(x), y=float(y)))
+
+
+def array_message(command: Command) -> Float64MultiArray:
+    """Return positions for a forward controller: by order, without names or time."""
+    return Float64MultiArray(data=_doubles(command.position))
+
+
+def state_command_message(command: Command) -> JointState:
+    """Return a command as Isaac Sim takes it: a joint state with positions and velocities."""
+    return joint_state_message(
+        command.stamp_ns, command.names, command.position, command.velocity
+    )
+
+
+def trajectory_message(
+    names: Sequence[str],
+    offsets_ns: Sequence[int],
+    position: FloatArray,
+    velocity: FloatArray,
+    stamp_ns: int = 0,
+) -> JointTrajectory:
+    """
+    Return points for a joint trajectory controller.
+
+    :param offsets_ns: time of each point from the start, > 0 and rising, [n].
+    :param position: [n, A].
+    :param velocity: [n, A].
+    :param stamp_ns: the start; 0 means on receipt, the only form that every controller obeys.
+    """
+    points = [
+        JointTrajectoryPoint(
+            positions=_doubles(position[index]),
+            velocities=_doubles(velocity[index]),
+            time_from_start=duration_message(offset_ns),
+        )
+        for index, offset_ns in enumerate(offsets_ns)
+    ]
+    return JointTrajectory(header=header(stamp_ns), joint_names=list(names), points=points)
+
+
+def commanded_positions(
+    message: JointTrajectory | JointState | Float64MultiArray, names: Sequence[str]
+) -> FloatArray:
+    """
+    Return what a command asks of the joints ``names`` now, whichever form it has.
+
+    A trajectory counts by its first point. An array counts by order.
+
+    :raises ChunkError: when a joint is missing, a length is wrong or a value is not finite.
+    """
+    if isinstance(message, Float64MultiArray):
+        given, values = list(names), message.data
+    elif isinstance(message, JointState):
+        given, values = list(message.name), message.position
+    else:
+        given = list(message.joint_names)
+        values = message.points[0].positions if message.points else []
+    if len(given) != len(values):
+        raise ChunkError(f'command must have {len(given)} positions, got {len(values)}')
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise ChunkError(f'command must name the joints {list(names)}, got {given}')
+    position = np.array([values[given.index(name)] for name in names], dtype=np.float64)
+    if not np.isfinite(position).all():
+        raise ChunkError(f'command must be finite, got {position.tolist()}')
+    return position
+
+
+def _doubles(values: FloatArray) -> array[float]:
+    """Return values as the array type of ``float64[]`` fields."""
+    return array('d', np.ascontiguousarray(values, dtype=np.float64).tobytes())

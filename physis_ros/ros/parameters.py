@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Node parameters from one frozen dataclass: declared once, checked once, never asked for again.
+
+A field made with :func:`parameter` is a parameter of the same name, and its default lives there
+alone. Whole numbers are taken for doubles. A given name that nobody declared is refused: ROS would
+ignore it in silence, and a typing mistake would run with the default.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar, get_type_hints
+
+from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+
+from physis_ros.errors import ParameterError
+
+Config = TypeVar('Config')
+QOS_PREFIX = 'qos_overrides.'
+
+_TYPES: dict[Any, tuple[Parameter.Type, str]] = {
+    bool: (Parameter.Type.BOOL, 'true or false'),
+    int: (Parameter.Type.INTEGER, 'a whole number'),
+    float: (Parameter.Type.DOUBLE, 'a number'),
+    str: (Parameter.Type.STRING, 'text'),
+    tuple[str, ...]: (Parameter.Type.STRING_ARRAY, 'a list of texts'),
+    tuple[float, ...]: (Parameter.Type.DOUBLE_ARRAY, 'a list of numbers'),
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """
+    What is known of a parameter besides type and default.
+
+    :param description: for a person, with the unit in brackets.
+    :param low: least value, or None.
+    :param high: greatest value, or None.
+    :param choices: the only values, or empty.
+    """
+
+    description: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def refusal(self, value: object) -> str:
+        """Return what ``value`` must be when it breaks the rule, else an empty text."""
+        if self.choices and value not in self.choices:
+            return f'one of {list(self.choices)}'
+        numbers = value if isinstance(value, tuple) else (value,)
+        for number in numbers:
+            if isinstance(number, bool) or not isinstance(number, (int, float)):
+                continue
+            # Written so that NaN is refused.
+            if self.low is not None and not number >= self.low:
+                return f'>= {self.low:g}'
+            if self.high is not None and not number <= self.high:
+                return f'<= {self.high:g}'
+        return ''
+
+
+def parameter(
+    default: object,
+    description: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: Sequence[str] = (),
+) -> Any:
+    """Return a dataclass field that is a node parameter; see :class:`Rule`."""
+    rule = Rule(description, low, high, tuple(choices))
+    return field(default=default, metadata={'rule': rule})
+
+
+def declare(node: Node, kind: type[Config]) -> Config:
+    """
+    Declare every field of ``kind`` on ``node`` and return the values in force.
+
+    :raises ParameterError: naming node and parameter, on a wrong type, a value out of range, a
+        combination that ``kind`` refuses, or a name that was given but never declared.
+    """
+    hints = get_type_hints(kind)
+    values = {}
+    for item in fields(kind):  # type: ignore[arg-type]
+        rule = item.metadata['rule']
+        values[item.name] = _declared(node, item.name, hints[item.name], item.default, rule)
+    refuse_unknown(node, lambda name: name.startswith(QOS_PREFIX))
+    try:
+        return kind(**values)
+    except ParameterError as error:
+        name = _full_name(node, error.name)
+        raise ParameterError(name, error.rule, error.value, error.hint) from error
+
+
+def refuse_unknown(node: Node, ignored: Any = lambda name: False) -> None:
+    """
+    Refuse names that were given (YAML, command line) but are not declared.
+
+    :param ignored: tells of a name whether to let it pass; QoS overrides are declared with their
+        topics, later.
+    :raises ParameterError: listing them beside what there is.
+    """
+    declared = sorted(node._parameters)
+    unknown = [n for n in given(node) if not node.has_parameter(n) and not ignored(n)]
+    if not unknown:
+        return
+    near = [m for n in unknown for m in difflib.get_close_matches(n, declared, n=1)]
+    hint = f'did you mean {near}? ' if near else ''
+    raise ParameterError(
+        f'{node.get_fully_qualified_name()} parameters',
+        'declared by the node',
+        unknown,
+        f'{hint}declared: {declared}',
+    )
+
+
+def given(node: Node) -> dict[str, Any]:
+    """Return the values given from outside by name; rclpy keeps them, but has no public way."""
+    return {name: item.value for name, item in node._parameter_overrides.items()}
+
+
+def _declared(node: Node, name: str, hint: Any, default: Any, rule: Rule) -> Any:
+    """Declare one parameter with its checked value and return it."""
+    full = _full_name(node, name)
+    kind, words = _TYPES[hint]
+    value = _converted(full, hint, words, given(node).get(name, default))
+    refusal = rule.refusal(value)
+    if refusal:
+        raise ParameterError(full, refusal, value)
+    listed = list(value) if isinstance(value, tuple) else value
+    node.declare_parameters(
+        '', [(name, Parameter(name, kind, listed).value, _descriptor(rule, kind))], True
+    )
+    return value
+
+
+def _converted(full: str, hint: Any, words: str, value: Any) -> Any:
+    """Return the value in the field's type; whole numbers become doubles, nothing else bends."""
+    if hint is float and type(value) is int:
+        return float(value)
+    if hint in (bool, int, float, str):
+        if type(value) is hint:
+            return value
+        raise ParameterError(full, words, value)
+    # rclpy hands lists over as lists or array.array.
+    if isinstance(value, (str, bytes)) or not hasattr(value, '__len__'):
+        raise ParameterError(full, words, value)
+    if hint == tuple[float, ...] and all(type(v) in (int, float) for v in value):
+        return tuple(float(v) for v in value)
+    if hint == tuple[str, ...] and all(isinstance(v, str) for v in value):
+        return tuple(value)
+    raise ParameterError(full, words, list(value))
+
+
+def _descriptor(rule: Rule, kind: Parameter.Type) -> ParameterDescriptor:
+    """Return what ``ros2 param describe`` shows."""
+    result = ParameterDescriptor(description=rule.description, read_only=True)
+    if rule.choices:
+        result.additional_constraints = f'one of {list(rule.choices)}'
+    if rule.low is None and rule.high is None:
+        return result
+    low = -1e300 if rule.low is None else rule.low
+    high = 1e300 if rule.high is None else rule.high
+    if kind is Parameter.Type.DOUBLE:
+        result.floating_point_range = [FloatingPointRange(from_value=low, to_value=high, step=0.0)]
+    elif kind is Parameter.Type.INTEGER:
+        low, high = max(low, -(2**63)), min(high, 2**63 - 1)
+        result.integer_range = [IntegerRange(from_value=int(low), to_value=int(high), step=1)]
+    return result
+
+
+def _full_name(node: Node, name: str) -> str:
+    """Return a parameter's name for a person: node and parameter."""
+    return f'{node.get_fully_qualified_name()}.{name}'

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+One way to live and to leave, for all nodes.
+
+Start: title, context without rclpy's signal handlers, node. Run: the node's own loop. Leave: every
+step on its own, so that one that fails cannot keep the rest, above all the final hold, from being
+done. Exit code 0 after a signal, 2 when the configuration was refused, 1 when something broke.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import rclpy
+from rclpy.executors import Executor
+from rclpy.logging import get_logger
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+from setproctitle import setproctitle
+
+from physis_ros.errors import PhysisError
+from physis_ros.ros.executor import make_executor
+from physis_ros.ros.signals import Stop
+
+REFUSED = 2
+BROKEN = 1
+
+
+class Runnable(Protocol):
+    """What a node must offer beside being an ``rclpy`` node."""
+
+    def run(self, executor: Executor, stop: Stop) -> None:
+        """Work until ``stop.requested``; callbacks run inside, in this thread."""
+
+    def close(self) -> None:
+        """Do what must be done while the context is still valid: the final hold."""
+
+
+def run(
+    name: str, make: Callable[[], Node], stop: Stop, args: Sequence[str] | None = None
+) -> int:
+    """
+    Run one node until a signal, and return the exit code.
+
+    :param name: of the kind of node ("servo"); shown by ps and top as ``physis: <name>``.
+    :param make: makes the node, after rclpy is up; it also has the methods of :class:`Runnable`.
+    :param stop: installed first thing by the caller.
+    :param args: the command line without the program; ``sys.argv`` when not given.
+    """
+    setproctitle(f'physis: {name}')
+    full = None if args is None else [sys.argv[0], *args]
+    rclpy.init(args=full, signal_handler_options=SignalHandlerOptions.NO)
+    logger = get_logger(f'physis.{name}')
+    node, code = None, 0
+    executor = make_executor()
+    try:
+        node = make()
+        executor.add_node(node)
+        stop.arm()
+        node.run(executor, stop)
+        logger.info(f'stopping: {stop.reason or "done"}')
+    except PhysisError as error:
+        logger.fatal(f'{type(error).__name__}: {error}')
+        code = REFUSED if node is None else BROKEN
+    except Exception:
+        logger.fatal(traceback.format_exc())
+        code = BROKEN
+    finally:
+        code = max(code, _leave(node, executor, stop, logger.error))
+    return code
+
+
+def _leave(node: Node | None, executor: Executor, stop: Stop, say: Callable[[str], object]) -> int:
+    """Take every step of leaving, whatever becomes of the others."""
+    code = 0
+    steps: list[Callable[[], object]] = [stop.finish]
+    if node is not None:
+        steps += [node.close, lambda: executor.remove_node(node), node.destroy_node]
+    for step in [*steps, executor.shutdown, rclpy.try_shutdown]:
+        try:
+            step()
+        except Exception:
+            say(f'while leaving: {traceback.format_exc()}')
+            code = BROKEN
+    return code

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Ctrl-C and SIGTERM as a flag that the main loop looks at.
+
+rclpy's own handlers invalidate the context first, so nothing could be published any more: a node
+could not send its final hold. These never touch the context. Before a node is up there is nothing
+to hold, and a signal ends the process at once; afterwards it only sets the flag, however often.
+"""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stop:
+    """Whether to stop. Made in the main thread; read from any."""
+
+    def __init__(self) -> None:
+        self._armed = False
+        self.requested = False
+        self.reason = ''
+
+    @classmethod
+    def installed(cls) -> Stop:
+        """Return a flag that SIGINT and SIGTERM set."""
+        stop = cls()
+        for number in SIGNALS:
+            signal.signal(number, stop._handle)
+        return stop
+
+    def arm(self) -> None:
+        """From here on a signal sets the flag instead of ending the process."""
+        self._armed = True
+
+    def request(self, reason: str) -> None:
+        """Ask the main loop to end."""
+        if not self.requested:
+            self.requested, self.reason = True, reason
+
+    def finish(self) -> None:
+        """Ignore signals for the rest of the process: leaving must not be interrupted."""
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        """Run between two byte codes of the main thread."""
+        self.request(signal.Signals(number).name)
+        if not self._armed:
+            self.finish()
+            raise SystemExit(0)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures for tests over real DDS: a context of its own, a probe node, processes that end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class Bench:
+    """
+    A probe node with an executor, and other nodes beside it in the same context.
+
+    :param context: an initialised rclpy context.
+    """
+
+    def __init__(self, context: Any) -> None:
+        from physis_ros.ros.executor import make_executor
+        from rclpy.node import Node
+
+        self.context = context
+        self.executor = make_executor(context)
+        self.probe = Node('probe', context=context)
+        self.executor.add_node(self.probe)
+        self._nodes: list[Any] = []
+
+    def add(self, kind: Callable[..., Any], parameters: dict[str, Any] | None = None) -> Any:
+        """Make a node with parameters given from outside, and serve it."""
+        from rclpy.parameter import Parameter
+
+        overrides = [Parameter(name, value=value) for name, value in (parameters or {}).items()]
+        node = kind(context=self.context, parameter_overrides=overrides)
+        self._nodes.append(node)
+        self.executor.add_node(node)
+        return node
+
+    def collect(self, kind: type, topic: str, profile: Any = 10) -> list[Any]:
+        """Return a list that fills with the messages of a topic."""
+        found: list[Any] = []
+        self.probe.create_subscription(kind, topic, found.append, profile)
+        return found
+
+    def spin_until(self, condition: Callable[[], Any], timeout_s: float = 10.0) -> bool:
+        """Serve callbacks until the condition holds; return whether it does."""
+        deadline_s = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > deadline_s:
+                return False
+            self.executor.spin_once(timeout_sec=0.02)
+        return True
+
+    def close(self) -> None:
+        """Take everything down."""
+        for node in [*self._nodes, self.probe]:
+            self.executor.remove_node(node)
+            if hasattr(node, 'close'):
+                node.close()
+            node.destroy_node()
+        self.executor.shutdown()
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """Give a bench in a context of its own."""
+    rclpy = pytest.importorskip('rclpy')
+    from rclpy.signals import SignalHandlerOptions
+
+    context = rclpy.Context()
+    rclpy.init(context=context, signal_handler_options=SignalHandlerOptions.NO)
+    made = Bench(context)
+    yield made
+    made.close()
+    rclpy.try_shutdown(context=context)
+
+
+class Launcher:
+    """
+    Starts nodes as processes.
+
+    :param folder: for their logs.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._logs: list[Path] = []
+
+    def start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start ``python -m module``; its output goes to a file, see :meth:`log`."""
+        path = self._folder / f'{len(self._logs)}.log'
+        with path.open('wb') as log:
+            process = subprocess.Popen(
+                [sys.executable, '-m', module, *arguments],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+                env={**os.environ, 'PYTHONUNBUFFERED': '1'},
+                start_new_session=True,
+            )
+        self._processes.append(process)
+        self._logs.append(path)
+        return process
+
+    def log(self, process: subprocess.Popen[bytes]) -> str:
+        """Return what a process has said so far."""
+        return self._logs[self._processes.index(process)].read_text(errors='replace')
+
+    def close(self) -> None:
+        """Leave nothing running."""
+        for process in self._processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> Iterator[Launcher]:
+    """Give a launcher whose processes end with the test."""
+    made = Launcher(tmp_path)
+    yield made
+    made.close()

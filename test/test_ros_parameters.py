@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters: declared once from a dataclass, checked, described, and nothing unknown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+pytest.importorskip('rclpy')
+
+from physis_ros.errors import ParameterError
+from physis_ros.ros.parameters import declare, parameter
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One field of each type."""
+
+    rate_hz: float = parameter(250.0, 'Ticks [Hz].', low=1.0, high=1000.0)
+    workers: int = parameter(2, 'Workers [1].', low=1)
+    mode: str = parameter('blend', 'How.', choices=('blend', 'replace'))
+    active: bool = parameter(True, 'Whether.')
+    joints: tuple[str, ...] = parameter((), 'Names.')
+    lower: tuple[float, ...] = parameter((), 'Limits [rad].')
+
+
+class SampleNode(Node):
+    """A node with these parameters."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__('sample', **options)
+        self.config = declare(self, Sample)
+
+
+def test_defaults_are_those_of_the_dataclass(bench: Any) -> None:
+    node = bench.add(SampleNode)
+    assert node.config == Sample()
+    assert node.get_parameter('rate_hz').value == 250.0
+
+
+def test_given_values_win_and_whole_numbers_are_doubles(bench: Any) -> None:
+    node = bench.add(
+        SampleNode,
+        {'rate_hz': 500, 'joints': ['a', 'b'], 'lower': [1, 2], 'mode': 'replace'},
+    )
+    assert node.config == Sample(500.0, 2, 'replace', True, ('a', 'b'), (1.0, 2.0))
+    assert type(node.config.rate_hz) is float
+    assert list(node.get_parameter('lower').value) == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ('name', 'value', 'words'),
+    [
+        ('rate_hz', 0.0, r'/sample\.rate_hz must be >= 1, got 0.0'),
+        ('rate_hz', 2000, r'/sample\.rate_hz must be <= 1000, got 2000'),
+        ('rate_hz', float('nan'), r'/sample\.rate_hz must be >= 1, got nan'),
+        ('rate_hz', 'fast', r"/sample\.rate_hz must be a number, got 'fast'"),
+        ('workers', 1.5, r'/sample\.workers must be a whole number, got 1.5'),
+        ('workers', True, r'/sample\.workers must be a whole number, got True'),
+        ('mode', 'best', r"/sample\.mode must be one of \['blend', 'replace'\], got 'best'"),
+        ('joints', 'a', r"/sample\.joints must be a list of texts, got 'a'"),
+    ],
+)
+def test_wrong_values_are_refused_with_the_full_name(
+    bench: Any, name: str, value: object, words: str
+) -> None:
+    with pytest.raises(ParameterError, match=words):
+        bench.add(SampleNode, {name: value})
+
+
+def test_unknown_names_are_refused_with_a_suggestion(bench: Any) -> None:
+    with pytest.raises(ParameterError, match=r"\['rate_hertz'\].*did you mean \['rate_hz'\]"):
+        bench.add(SampleNode, {'rate_hertz': 100.0})
+
+
+def test_a_running_node_refuses_changes(bench: Any) -> None:
+    node = bench.add(SampleNode)
+    (result,) = node.set_parameters([Parameter('rate_hz', value=100.0)])
+    assert not result.successful
+    assert 'read-only' in result.reason
+
+
+def test_descriptors_tell_description_and_range(bench: Any) -> None:
+    node = bench.add(SampleNode)
+    descriptor = node.describe_parameter('rate_hz')
+    assert descriptor.description == 'Ticks [Hz].'
+    assert descriptor.read_only
+    (bounds,) = descriptor.floating_point_range
+    assert (bounds.from_value, bounds.to_value) == (1.0, 1000.0)
+    assert 'blend' in node.describe_parameter('mode').additional_constraints
