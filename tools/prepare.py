@@ -130,6 +130,13 @@ class Environment:
         build, fresh = self._venv / 'messages.build', self._venv / 'messages.new'
         for folder in (build, fresh):
             shutil.rmtree(folder, ignore_errors=True)
+        # CMake refuses include folders (the environment's numpy) that lie in the source tree.
+        source = build / 'source'
+        for folder in ('msg', 'srv'):
+            if (self._root / folder).is_dir():
+                shutil.copytree(self._root / folder, source / folder)
+        for name in ('CMakeLists.txt', 'package.xml'):
+            shutil.copy(self._root / name, source / name)
         tools = self._build_tools()
         prefixes = [str(self._venv), *os.environ.get('AMENT_PREFIX_PATH', '').split(os.pathsep)]
         if self._sourced:
@@ -142,7 +149,7 @@ class Environment:
         self._steps.must(
             'configuring the messages',
             [
-                *('cmake', '-S', self._root, '-B', build, *tools),
+                *('cmake', '-S', source, '-B', build, *tools),
                 *('-DPHYSIS_ROS_MESSAGES_ONLY=ON', '-DBUILD_TESTING=OFF', '-Wno-dev'),
                 *(f'-DPython3_EXECUTABLE={self._python}', f'-DCMAKE_INSTALL_PREFIX={fresh}'),
             ],
