@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What became of the chunks that arrived, and the instants of the last ones.
+
+Kept for so long as a command may still be played from them, in a table of fixed size.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+
+from physis_ros.output.figures import ChunkFigures
+from physis_ros.output.sketch import Sketch
+from physis_ros.output.verdict import ChunkReject, Verdict
+from physis_ros.types import ActionChunk, ChunkTimes, Command, Play
+
+REMEMBERED = 256
+
+
+class Arrivals:
+    """Counts chunks. Single-threaded."""
+
+    def __init__(self) -> None:
+        self._times: OrderedDict[tuple[int, int], ChunkTimes] = OrderedDict()
+        self._waiting: OrderedDict[tuple[int, int], None] = OrderedDict()
+        self._rejected: Counter[str] = Counter()
+        self._accepted = self._late = self._superseded = 0
+        self._skipped = self._clamped = self._future = 0
+        self._interval, self._response = Sketch(), Sketch()
+        self._published: tuple[int, int] | None = None
+
+    def chunk(self, chunk: ActionChunk, verdict: Verdict) -> None:
+        """Count an offered chunk."""
+        if verdict.reject is not None:
+            self._rejected[verdict.reject.value] += 1
+            return
+        self._accepted += 1
+        self._late += verdict.late
+        self._skipped += verdict.skipped
+        self._clamped += verdict.clamped
+        self._future += chunk.observed_ns > chunk.times.receive_ns
+        self._times[chunk.epoch, chunk.observed_ns] = chunk.times
+        self._waiting[chunk.epoch, chunk.chunk] = None
+        if len(self._times) > REMEMBERED:
+            self._times.popitem(last=False)
+        if len(self._waiting) > REMEMBERED:
+            self._waiting.popitem(last=False)
+        self._timed(chunk.epoch, chunk.times)
+
+    def _timed(self, epoch: int, times: ChunkTimes) -> None:
+        """Measure interval and response latency of an accepted chunk."""
+        self._response.add((times.publish_ns - times.receive_ns) * 1e-6)
+        if self._published is not None and self._published[0] == epoch:
+            self._interval.add((times.publish_ns - self._published[1]) * 1e-6)
+        self._published = epoch, times.publish_ns
+
+    def played(self, command: Command) -> None:
+        """Note that a chunk was played: those accepted before it never will be."""
+        if command.play is not Play.PLAYING or not self._waiting:
+            return
+        played = command.epoch, command.chunk
+        while self._waiting:
+            oldest = next(iter(self._waiting))
+            if oldest > played:
+                return
+            del self._waiting[oldest]
+            self._superseded += oldest < played
+
+    def times(self, epoch: int, observed_ns: int) -> ChunkTimes | None:
+        """Return the instants of the chunk made of what was observed then; None if forgotten."""
+        return self._times.get((epoch, observed_ns))
+
+    def interval_p99_ns(self, enough: int) -> int | None:
+        """Return the p99 of the interval; None below ``enough`` of them."""
+        value = self._interval.quantile(0.99) if self._interval.n >= enough else None
+        return None if value is None else int(value * 1e6)
+
+    def rejected(self, reason: ChunkReject) -> int:
+        """Return how many chunks were refused for ``reason``."""
+        return self._rejected[reason.value]
+
+    def figures(self) -> ChunkFigures:
+        """Return everything counted so far."""
+        return ChunkFigures(
+            accepted=self._accepted,
+            late=self._late,
+            superseded=self._superseded,
+            rejected=dict(self._rejected),
+            steps_skipped=self._skipped,
+            steps_clamped=self._clamped,
+            interval_ms=self._interval.figures(),
+            response_ms=self._response.figures(),
+            future_inputs=self._future,
+        )

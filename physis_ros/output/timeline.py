@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The output buffer, played by time: the command at t is the interpolation of the newest chunk at t.
+
+Holds accepted chunks as stretches of time in order. A new chunk is played from its first future
+step; the old tail stays until it is covered. Knows no clock, no limits of motion, and not whether
+anybody plays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from physis_ros.output.checks import Gate, GateConfig
+from physis_ros.output.interpolate import Curve, Kinds, State, between, fading, through
+from physis_ros.output.limits import Limits
+from physis_ros.output.merge import Merge, MergeConfig, Voice, ensemble
+from physis_ros.output.verdict import ChunkReject, Verdict
+from physis_ros.types import ActionChunk, FloatArray
+
+MOST_STRETCHES = 64
+
+
+@dataclass(frozen=True)
+class Sample:
+    """
+    What the timeline says about one instant.
+
+    :param chunk: the newest chunk behind it.
+    :param chunks: every chunk behind it, oldest first.
+    :param observed_ns: the oldest input behind it.
+    :param input_stamps_ns: the oldest stamp behind it for each input.
+    """
+
+    time_ns: int
+    position: FloatArray
+    velocity: FloatArray
+    epoch: int
+    chunk: int
+    chunks: tuple[int, ...]
+    observed_ns: int
+    input_stamps_ns: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a stretch remembers of its chunks; older inputs win where two meet."""
+
+    chunks: tuple[int, ...]
+    observed_ns: int
+    input_stamps_ns: Mapping[str, int]
+    step_ns: int
+
+    @classmethod
+    def of(cls, chunk: ActionChunk) -> Origin:
+        """Keep what a command needs to know of ``chunk``."""
+        return cls((chunk.chunk,), chunk.observed_ns, dict(chunk.input_stamps_ns), chunk.dt_ns)
+
+    def joined(self, other: Origin) -> Origin:
+        """Return the origin of something made of both."""
+        stamps = dict(self.input_stamps_ns)
+        for name, stamp_ns in other.input_stamps_ns.items():
+            stamps[name] = min(stamp_ns, stamps.get(name, stamp_ns))
+        return Origin(
+            tuple(sorted({*self.chunks, *other.chunks})),
+            min(self.observed_ns, other.observed_ns),
+            stamps,
+            max(self.step_ns, other.step_ns),
+        )
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A curve and the time in which it is played, both ends included."""
+
+    from_ns: int
+    to_ns: int
+    curve: Curve
+    origin: Origin
+
+    def covers(self, time_ns: int) -> bool:
+        """Whether it says something about ``time_ns``."""
+        return self.from_ns <= time_ns <= self.to_ns
+
+
+@dataclass(frozen=True)
+class TimelineConfig:
+    """
+    How the timeline works.
+
+    :param gate: what is let in.
+    :param kinds: interpolation of the joints.
+    :param limits: position limits.
+    :param merge: how chunks are merged.
+    :param depth_ns: a chunk is kept at most so far beyond its arrival; None keeps all of it.
+    """
+
+    gate: GateConfig
+    kinds: Kinds
+    limits: Limits
+    merge: MergeConfig
+    depth_ns: int | None = None
+
+
+class Timeline:
+    """
+    Chunks in, samples out. Single-threaded: offer and ask from one thread.
+
+    ``at`` and ``depth_ns`` answer for the present and the future; the past is forgotten.
+    """
+
+    def __init__(self, config: TimelineConfig) -> None:
+        self.config = config
+        self._gate = Gate(config.gate, config.limits)
+        self._stretches: list[Stretch] = []
+        self._fades: list[tuple[int, int, Curve]] = []
+        self._voices: list[tuple[Voice, Origin]] = []
+
+    @property
+    def epoch(self) -> int:
+        """The epoch being played; -1 before the first."""
+        return self._gate.epoch
+
+    @property
+    def end_ns(self) -> int | None:
+        """The last instant that is covered; None when empty."""
+        return self._stretches[-1].to_ns if self._stretches else None
+
+    def offer(self, chunk: ActionChunk, now_ns: int, depth_ns: int | None = None) -> Verdict:
+        """
+        Take a chunk, or say why not.
+
+        :param depth_ns: overrides the configured depth for this chunk.
+        """
+        screened, verdict = self._gate.screen(chunk, now_ns)
+        if verdict.new_epoch:
+            self.clear()
+        if screened is None:
+            return verdict
+        self._forget(now_ns)
+        if len(self._stretches) >= MOST_STRETCHES:
+            return Verdict(ChunkReject.OVERFULL, f'more than {MOST_STRETCHES} stretches wait')
+        self._gate.passed(chunk)
+        limit_ns = self.config.depth_ns if depth_ns is None else depth_ns
+        return replace(verdict, from_ns=self._lay(screened, now_ns, limit_ns))
+
+    def begin(self, epoch: int) -> bool:
+        """Go on to ``epoch`` and drop everything, unless it is an older one (False)."""
+        if not self._gate.begin(epoch):
+            return False
+        self.clear()
+        return True
+
+    def clear(self) -> None:
+        """Drop every chunk; epoch and sequence stay."""
+        self._stretches.clear()
+        self._fades.clear()
+        self._voices.clear()
+
+    def at(self, time_ns: int) -> Sample | None:
+        """Return what to command at ``time_ns``, however old; None when no chunk covers it."""
+        stretch = self._covering(time_ns)
+        if stretch is None:
+            return None
+        origin = stretch.origin
+        voices = self._singing(time_ns) if len(origin.chunks) == 1 else ()
+        if voices:
+            position, velocity = ensemble(
+                [voice for voice, _ in voices], time_ns, self.config.merge, self.config.kinds
+            )
+            for _, other in voices:
+                origin = origin.joined(other)
+        else:
+            position, velocity = stretch.curve.at(time_ns)
+        for from_ns, to_ns, fade in self._fades:
+            if from_ns <= time_ns < to_ns:
+                offset, change = fade.at(time_ns)
+                position, velocity = position + offset, velocity + change
+        return Sample(
+            time_ns,
+            position,
+            velocity,
+            self.epoch,
+            origin.chunks[-1],
+            origin.chunks,
+            origin.observed_ns,
+            origin.input_stamps_ns,
+        )
+
+    def join(self, state: State, duration_ns: int) -> None:
+        """
+        Start from ``state`` at its instant and fade onto the timeline over ``duration_ns``.
+
+        What the robot really does meets what the chunks say, without a jump (start, resume).
+        """
+        sample = self.at(state.time_ns)
+        if sample is None:
+            return
+        moving = ~self.config.kinds.step
+        offset = State(
+            state.time_ns,
+            (state.position - sample.position) * moving,
+            (state.velocity - sample.velocity) * moving,
+        )
+        self._add_fade(fading(offset, duration_ns))
+
+    def depth_ns(self, now_ns: int) -> int:
+        """Return how long the timeline can go on from ``now_ns`` without another chunk."""
+        until_ns = now_ns
+        for stretch in self._stretches:
+            if stretch.from_ns > until_ns:
+                break
+            fresh_ns = stretch.origin.observed_ns + self.config.gate.max_action_age_ns
+            if fresh_ns < until_ns:
+                break
+            until_ns = max(until_ns, min(stretch.to_ns, fresh_ns))
+        return until_ns - now_ns
+
+    def _covering(self, time_ns: int) -> Stretch | None:
+        """Return the stretch played at ``time_ns``; the later one where two touch."""
+        for stretch in reversed(self._stretches):
+            if stretch.covers(time_ns):
+                return stretch
+        return None
+
+    def _lay(self, chunk: ActionChunk, now_ns: int, depth_ns: int | None) -> int:
+        """Put a screened chunk in its place and return the instant from which it is played."""
+        kinds = self.config.kinds
+        curve = through(chunk.start_ns, chunk.dt_ns, chunk.actions, kinds)
+        origin = Origin.of(chunk)
+        switch_ns = self._switch_ns(chunk, now_ns)
+        to_ns = chunk.end_ns
+        if depth_ns is not None:
+            to_ns = max(min(to_ns, now_ns + depth_ns), switch_ns)
+        old = self._covering(switch_ns)
+        new = Stretch(switch_ns, to_ns, curve, origin)
+        tail = [item for item in self._stretches if item.to_ns > to_ns + chunk.dt_ns]
+        self._cut(switch_ns)
+        if old is None:
+            self._bridge_to(new, now_ns)
+        elif self.config.merge.policy is not Merge.ENSEMBLE:
+            seam = self.config.merge.seam(switch_ns, chunk.dt_ns, old.curve, curve, kinds)
+            if seam is not None:
+                self._add_fade(seam)
+        self._stretches.append(new)
+        self._keep_tail(new, tail)
+        self._add_voice(new, chunk)
+        return switch_ns
+
+    def _switch_ns(self, chunk: ActionChunk, now_ns: int) -> int:
+        """
+        Return when ``chunk`` takes over: at its first future step, the old tail until then.
+
+        Where no old tail reaches that step, as early as the chunk says something.
+        """
+        steps = max(-((chunk.start_ns - now_ns) // chunk.dt_ns), 0)
+        first_ns = chunk.start_ns + steps * chunk.dt_ns
+        if self._covering(first_ns) is not None or first_ns == chunk.start_ns:
+            return first_ns
+        ends = [item.to_ns for item in self._stretches if now_ns <= item.to_ns < first_ns]
+        return max([now_ns, *ends])
+
+    def _cut(self, from_ns: int) -> None:
+        """Drop everything from ``from_ns`` on."""
+        kept = [item for item in self._stretches if item.from_ns < from_ns]
+        self._stretches = [replace(item, to_ns=min(item.to_ns, from_ns)) for item in kept]
+        self._fades = [item for item in self._fades if item[0] < from_ns]
+
+    def _bridge_to(self, new: Stretch, now_ns: int) -> None:
+        """Join the end of the old tail to ``new`` when they are one control step apart."""
+        if not self._stretches:
+            return
+        old = self._stretches[-1]
+        step_ns = max(old.origin.step_ns, new.origin.step_ns)
+        if now_ns <= old.to_ns < new.from_ns <= old.to_ns + step_ns:
+            self._stretches.append(self._bridge(old, new))
+
+    def _bridge(self, old: Stretch, new: Stretch) -> Stretch:
+        """Return what is played between the end of ``old`` and the beginning of ``new``."""
+        first = State(old.to_ns, *old.curve.at(old.to_ns))
+        last = State(new.from_ns, *new.curve.at(new.from_ns))
+        curve = between(first, last, self.config.kinds)
+        return Stretch(old.to_ns, new.from_ns, curve, old.origin.joined(new.origin))
+
+    def _keep_tail(self, new: Stretch, tail: Sequence[Stretch]) -> None:
+        """Keep what an older chunk says beyond the end of ``new``."""
+        for item in tail:
+            from_ns = max(item.from_ns, new.to_ns + new.origin.step_ns)
+            if from_ns >= item.to_ns:
+                continue
+            kept = replace(item, from_ns=from_ns)
+            if from_ns == new.to_ns + new.origin.step_ns:
+                self._stretches.append(self._bridge(new, kept))
+            self._stretches.append(kept)
+
+    def _add_fade(self, fade: Curve) -> None:
+        """Let an offset act from its own start to its end."""
+        self._fades.append((fade.start_ns, fade.start_ns + fade.step_ns, fade))
+
+    def _add_voice(self, stretch: Stretch, chunk: ActionChunk) -> None:
+        """Let the chunk take part in the ensemble, as long as it is fresh enough."""
+        if self.config.merge.policy is not Merge.ENSEMBLE:
+            return
+        stale_ns = stretch.origin.observed_ns + self.config.gate.max_action_age_ns
+        to_ns = min(stretch.to_ns, stale_ns)
+        voice = Voice(chunk.chunk, stretch.from_ns, to_ns, stretch.curve)
+        self._voices.append((voice, stretch.origin))
+        del self._voices[:-MOST_STRETCHES]
+
+    def _singing(self, time_ns: int) -> list[tuple[Voice, Origin]]:
+        """Return the voices that cover ``time_ns``, oldest first."""
+        return [item for item in self._voices if item[0].from_ns <= time_ns <= item[0].to_ns]
+
+    def _forget(self, now_ns: int) -> None:
+        """Drop what lies in the past."""
+        self._stretches = [item for item in self._stretches if item.to_ns >= now_ns]
+        self._fades = [item for item in self._fades if item[1] > now_ns]
+        self._voices = [item for item in self._voices if item[0].to_ns >= now_ns]

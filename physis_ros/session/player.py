@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The player: action chunks in, one command a tick out.
+
+Wires timeline, ladder and account. Pure policy: the servo node owns the clock and the topics and
+says what time it is. No torch here, so a controller machine needs none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum
+
+import numpy as np
+
+from physis_ros.output.account import Account
+from physis_ros.output.figures import Phase
+from physis_ros.output.interpolate import NS, State
+from physis_ros.output.ladder import Ladder
+from physis_ros.output.timeline import Sample, Timeline
+from physis_ros.output.verdict import ChunkReject, Verdict
+from physis_ros.session.player_config import PlayerConfig
+from physis_ros.types import ActionChunk, Command, FloatArray, Play, Reason
+
+__all__ = ['Player', 'PlayerConfig', 'PlayerState']
+
+ENOUGH_INTERVALS = 20
+NOTHING = np.zeros(0)
+
+
+class PlayerState(Enum):
+    """What the player does."""
+
+    INACTIVE = 'inactive'
+    WARMING = 'warming'
+    PLAYING = 'playing'
+    UNDERRUN = 'underrun'
+
+
+class Player:
+    """
+    Plays one stream.
+
+    Single-threaded: call every method from one thread. All times are of one stream clock, which
+    the caller reads; it may stand still and go back.
+
+    :param config: how.
+    """
+
+    def __init__(self, config: PlayerConfig) -> None:
+        self.config = config
+        self.account = Account(config.account)
+        self._timeline = Timeline(config.timeline)
+        self._limits = config.timeline.limits
+        self._ladder_config = config.ladder
+        self._active = self._reset = False
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop everything that was true of a time that is gone."""
+        self._timeline.clear()
+        self._command: Command | None = None
+        self._ladder: Ladder | None = None
+        self._moved: State | None = None
+        self._measured: State | None = None
+        self._offered_ns: int | None = None
+
+    @property
+    def state(self) -> PlayerState:
+        """What it does now."""
+        if not self._active:
+            return PlayerState.INACTIVE
+        if self.account.phase is not Phase.ACTIVE or self._command is None:
+            return PlayerState.WARMING
+        playing = self._command.play is Play.PLAYING
+        return PlayerState.PLAYING if playing else PlayerState.UNDERRUN
+
+    @property
+    def epoch(self) -> int:
+        """The epoch being played; -1 before the first."""
+        return self._timeline.epoch
+
+    def depth_ns(self, now_ns: int) -> int:
+        """Return how long it can go on without another chunk."""
+        return self._timeline.depth_ns(now_ns)
+
+    def offer(self, chunk: ActionChunk, now_ns: int) -> Verdict:
+        """Take a chunk, or say why not; a higher epoch begins by itself."""
+        verdict = self._judge(chunk, now_ns)
+        if verdict.new_epoch:
+            self._offered_ns, self._reset = None, True
+        if verdict.accepted:
+            self._offered_ns, self._reset = now_ns, False
+        self.account.chunk(chunk, verdict)
+        return verdict
+
+    def _judge(self, chunk: ActionChunk, now_ns: int) -> Verdict:
+        """Let the timeline decide, when there is anybody to play."""
+        if not self._active:
+            return Verdict(ChunkReject.INACTIVE, 'the player is not active')
+        return self._timeline.offer(chunk, now_ns, self._deepest_ns())
+
+    def _deepest_ns(self) -> int | None:
+        """Return how far beyond its arrival a chunk counts; None for all of it."""
+        if self.config.depth_ns is not None:
+            return self.config.depth_ns
+        interval_ns = self.account.interval_p99_ns(ENOUGH_INTERVALS)
+        return None if interval_ns is None else int(interval_ns * self.config.depth_intervals)
+
+    def measured(self, position: FloatArray, stamp_ns: int) -> bool:
+        """
+        Take the joints' measured position [A]; False when it is not usable.
+
+        Needed to start and to go on after silence, never to play.
+        """
+        usable = position.shape == (len(self.config.names),) and bool(np.isfinite(position).all())
+        if usable:
+            self._measured = State(stamp_ns, position.copy(), np.zeros(len(position)))
+        return usable
+
+    def activate(self, now_ns: int) -> None:
+        """Begin: what was there before is not played, and the start is from the measured state."""
+        measured = self._measured
+        self._forget()
+        if measured is not None and measured.time_ns <= now_ns:
+            self._measured = measured
+        self._active = True
+
+    def deactivate(self, now_ns: int) -> Command:
+        """End: return the final hold, at rest where the last command was; silent if none was."""
+        moved = self._moved
+        self._active, self._moved, self._ladder = False, None, None
+        self._timeline.clear()
+        if moved is None:
+            final = self._silence(now_ns, Reason.INACTIVE)
+        else:
+            rest = np.zeros(len(moved.position))
+            final = self._rung(now_ns, Play.HOLD, Reason.INACTIVE, moved.position, rest)
+        self._command = final
+        self.account.tick(final)
+        return final
+
+    def reset(self, epoch: int, now_ns: int) -> bool:
+        """Go on to ``epoch``: nothing older is played from now on. False for an older epoch."""
+        if not self._timeline.begin(epoch):
+            return False
+        self._offered_ns, self._reset = None, True
+        return True
+
+    def tick(self, now_ns: int, scheduled_ns: int) -> Command:
+        """
+        Return the command for ``now_ns``.
+
+        The same command again when the clock stands still; when it went back, everything is
+        dropped and the stream starts anew from the next measured state.
+
+        :param scheduled_ns: when this tick was due; only the account looks at it.
+        """
+        last = self._command
+        if last is not None and now_ns == last.stamp_ns:
+            self.account.tick(last)
+            return last
+        if last is not None and now_ns < last.stamp_ns:
+            self._forget()
+        command = self._decide(now_ns)
+        self._remember(command)
+        self.account.tick(command, now_ns - scheduled_ns)
+        return command
+
+    def _remember(self, command: Command) -> Command:
+        """Keep the last command, and where it left the robot."""
+        self._command = command
+        if command.play is not Play.SILENT:
+            self._moved = State(command.stamp_ns, command.position, command.velocity)
+        return command
+
+    def _decide(self, now_ns: int) -> Command:
+        """Choose between a chunk and the ladder."""
+        if not self._active:
+            return self._silence(now_ns, Reason.INACTIVE)
+        sample = self._timeline.at(now_ns)
+        if sample is None or not self._fresh(sample):
+            return self._descend(now_ns, self._why(sample, now_ns))
+        if self._must_join(sample):
+            start = self._start(now_ns)
+            if start is None and self.config.require_measured:
+                return self._silence(now_ns, Reason.NO_OBSERVATION)
+            if start is not None:
+                sample = self._join(start, sample)
+        self._ladder = None
+        return self._played(sample)
+
+    def _must_join(self, sample: Sample) -> bool:
+        """Whether the robot is anywhere but on the timeline."""
+        last = self._command
+        return last is None or last.play is not Play.PLAYING or last.epoch != sample.epoch
+
+    def _fresh(self, sample: Sample) -> bool:
+        """Whether a sample is young enough; exactly the greatest age still is."""
+        return sample.time_ns - sample.observed_ns <= self.config.max_action_age_ns
+
+    def _why(self, sample: Sample | None, now_ns: int) -> Reason:
+        """Return why no chunk can be played."""
+        if sample is not None:
+            return Reason.EXPIRED
+        if self._reset:
+            return Reason.EPOCH
+        offered_ns = self._offered_ns
+        if offered_ns is not None and now_ns - offered_ns <= self.config.chunk_timeout_ns:
+            return Reason.CHUNK_LATE
+        seen = self._moved is not None or self._measured is not None
+        return (
+            Reason.NO_CHUNK if seen or not self.config.require_measured else Reason.NO_OBSERVATION
+        )
+
+    def _descend(self, now_ns: int, reason: Reason) -> Command:
+        """Command the rung of the ladder that this underrun has come to."""
+        if self._moved is None:
+            return self._silence(now_ns, reason)
+        if self._ladder is None:
+            self._ladder = Ladder(self._ladder_config, self._leaving(self._moved, now_ns))
+        rung, position, velocity = self._ladder.at(now_ns)
+        if rung is Play.SILENT:
+            return self._silence(now_ns, reason)
+        return self._rung(now_ns, rung, reason, self._limits.clamp(position), velocity)
+
+    def _leaving(self, moved: State, now_ns: int) -> State:
+        """Where the ladder begins: at the last command, or now when ticks were lost meanwhile."""
+        if now_ns - moved.time_ns <= 2 * self.config.period_ns:
+            return moved
+        return replace(moved, time_ns=now_ns)
+
+    def _start(self, now_ns: int) -> State | None:
+        """Return where the robot is: its last command, or measured if it has been left alone."""
+        last = self._command
+        if self._moved is not None and last is not None and last.play is not Play.SILENT:
+            passed_s = (now_ns - self._moved.time_ns) * NS
+            position = self._moved.position + self._moved.velocity * passed_s
+            return State(now_ns, position, self._moved.velocity)
+        measured = self._measured
+        if measured is not None and now_ns - measured.time_ns <= self.config.state_age_ns:
+            return replace(measured, time_ns=now_ns)
+        if self._moved is not None:
+            return State(now_ns, self._moved.position, np.zeros(len(self._moved.position)))
+        return None
+
+    def _join(self, start: State, sample: Sample) -> Sample:
+        """Fade from where the robot is onto the timeline."""
+        last = self._command
+        resumes = (
+            last is not None and last.play in (Play.HOLD, Play.RAMP) and last.epoch == sample.epoch
+        )
+        duration_ns = self.config.blend_ns if resumes else self.config.start_blend_ns
+        self._timeline.join(start, duration_ns)
+        return self._timeline.at(sample.time_ns) or sample
+
+    def _played(self, sample: Sample) -> Command:
+        """Make the command of a sample."""
+        ages = {
+            name: max(sample.time_ns - stamp_ns, 0)
+            for name, stamp_ns in sample.input_stamps_ns.items()
+        }
+        return Command(
+            stamp_ns=sample.time_ns,
+            play=Play.PLAYING,
+            reason=Reason.NONE,
+            names=self.config.names,
+            position=self._limits.clamp(sample.position),
+            velocity=sample.velocity,
+            epoch=sample.epoch,
+            chunk=sample.chunk,
+            age_ns=max(sample.time_ns - sample.observed_ns, 0),
+            input_age_ns=ages,
+        )
+
+    def _rung(
+        self, now_ns: int, play: Play, reason: Reason, position: FloatArray, velocity: FloatArray
+    ) -> Command:
+        """Make a command that comes from no chunk."""
+        return Command(
+            now_ns, play, reason, self.config.names, position, velocity, epoch=self.epoch
+        )
+
+    def _silence(self, now_ns: int, reason: Reason) -> Command:
+        """Make the command that commands nothing."""
+        return self._rung(now_ns, Play.SILENT, reason, NOTHING, NOTHING)
+
+    def upcoming(self, now_ns: int, count: int, dt_ns: int) -> tuple[Command, ...]:
+        """
+        Return what would be commanded at ``now_ns + i * dt_ns``, i = 1..count, as things are.
+
+        Continues the last tick without a jump; ends early where nothing more would be commanded.
+        For multi-point trajectories. Changes nothing, and nothing of it is accounted.
+        """
+        points: list[Command] = []
+        for i in range(1, count + 1):
+            point = self._foresee(now_ns + i * dt_ns)
+            if point is None:
+                break
+            points.append(point)
+        return tuple(points)
+
+    def _foresee(self, time_ns: int) -> Command | None:
+        """Return the command at a future instant if no chunk came; None where there is none."""
+        if not self._active or self._moved is None:
+            return None
+        if self._ladder is not None:
+            rung, position, velocity = self._ladder.at(time_ns)
+            if rung is Play.SILENT:
+                return None
+            position = self._limits.clamp(position)
+            return self._rung(time_ns, rung, Reason.NONE, position, velocity)
+        sample = self._timeline.at(time_ns)
+        return self._played(sample) if sample is not None and self._fresh(sample) else None
