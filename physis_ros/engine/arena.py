@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The shared memory of one pool: a single anonymous file that lives as long as a process maps it.
+
+It has no name, so nothing can stay behind in /dev/shm, whatever kills whom. Workers get it as an
+inherited file descriptor.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+
+import torch
+from torch import Tensor
+
+LINE = 64
+WORD = 8
+
+
+def aligned(size: int) -> int:
+    """Return ``size`` [bytes] rounded up to whole cache lines."""
+    return -(-size // LINE) * LINE
+
+
+def tensor_bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
+    """Return the size of a dense tensor [bytes]."""
+    return math.prod(shape) * torch.empty(0, dtype=dtype).element_size()
+
+
+class Arena:
+    """
+    The mapped memory.
+
+    :param fd: the anonymous file; kept open by the caller's side of the house, closed by ``close``.
+    :param size: its length [bytes].
+    """
+
+    def __init__(self, fd: int, size: int) -> None:
+        self.fd, self.size = fd, size
+        self._map = mmap.mmap(fd, size)
+        self.buffer = memoryview(self._map)
+
+    @classmethod
+    def create(cls, size: int) -> Arena:
+        """Make zeroed memory of ``size`` bytes."""
+        fd = os.memfd_create('physis-pool')
+        try:
+            os.ftruncate(fd, size)
+            return cls(fd, size)
+        except OSError:
+            os.close(fd)
+            raise
+
+    def words(self, offset: int, count: int) -> memoryview:
+        """Return 64-bit integers; aligned, so each is read and written whole."""
+        return self.buffer[offset : offset + count * WORD].cast('q')
+
+    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """Return a tensor over the memory itself."""
+        count = math.prod(shape)
+        if count == 0:
+            return torch.empty(shape, dtype=dtype)
+        return torch.frombuffer(self._map, dtype=dtype, count=count, offset=offset).view(shape)
+
+    def close(self) -> None:
+        """Give up the descriptor; the memory itself goes with the last view of it."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1

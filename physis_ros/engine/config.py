@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pool is asked to be; frozen, checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from physis_ros.engine.grid import SCHEMES
+from physis_ros.errors import ParameterError
+
+
+@dataclass(frozen=True)
+class PoolConfig:
+    """
+    A pool of workers around one model.
+
+    :param model: URI of the model.
+    :param workers: worker processes.
+    :param grouping: how stages are placed: ``stage``, ``step``, ``block`` or ``serial``.
+    :param assignment: an explicit worker for each stage in chain order; overrides ``grouping``
+        and must use exactly ``workers`` workers.
+    :param seed: of the noise.
+    :param devices: torch device of each worker; empty: all on the processor.
+    :param threads_per_worker: compute threads of each worker.
+    :param mailbox_depth: slots of each mailbox between two workers.
+    :param hop_timeout_s: longest wait on a full mailbox, and longest silence of a worker.
+    :param max_streams: most streams at once; memory is laid out for them at start.
+    :param in_flight: most chunks of a stream in the pipe; 0: as many as there are workers, so
+        that none waits at the entry with an ageing observation. One more gives the last percents
+        of throughput at the price of age.
+    :param max_batch: most rows of one batch; 1 switches batching off.
+    :param conditioning: ``entry``: a chunk keeps the observation it entered with. ``step``: it
+        takes the newest at every step, where the weights allow that (E11).
+    :param override_kv_rule: pipeline clean weights all the same; marks every output.
+    :param trace: file for a trace that Perfetto opens.
+    """
+
+    model: str
+    workers: int = 2
+    grouping: str = 'stage'
+    assignment: tuple[int, ...] = ()
+    seed: int = 0
+    devices: tuple[str, ...] = ()
+    threads_per_worker: int = 1
+    mailbox_depth: int = 4
+    hop_timeout_s: float = 10.0
+    max_streams: int = 4
+    in_flight: int = 0
+    max_batch: int = 1
+    conditioning: str = 'entry'
+    override_kv_rule: bool = False
+    trace: Path | None = None
+
+    def __post_init__(self) -> None:
+        """
+        Refuse what cannot be.
+
+        :raises ParameterError: naming the parameter.
+        """
+        for name in ('workers', 'threads_per_worker', 'mailbox_depth', 'max_streams', 'max_batch'):
+            if getattr(self, name) < 1:
+                raise ParameterError(name, '>= 1', getattr(self, name))
+        if self.in_flight < 0:
+            raise ParameterError('in_flight', '>= 0', self.in_flight)
+        if not self.hop_timeout_s > 0:
+            raise ParameterError('hop_timeout_s', '> 0', self.hop_timeout_s)
+        if self.grouping not in SCHEMES:
+            raise ParameterError('grouping', f'one of {list(SCHEMES)}', self.grouping)
+        if self.conditioning not in ('entry', 'step'):
+            raise ParameterError('conditioning', "'entry' or 'step'", self.conditioning)
+        if self.devices and len(self.devices) != self.workers:
+            raise ParameterError('devices', f'one for each of {self.workers} workers', self.devices)
+
+    def device(self, worker: int) -> str:
+        """Return the torch device of a worker."""
+        return self.devices[worker] if self.devices else 'cpu'

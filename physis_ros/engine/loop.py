@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A worker's loop: receive, choose a batch, run it, hand it on.
+
+It waits for nothing but its doorbell: a task runs when its state has come and its predecessor is
+done (E1), and a full mailbox ahead only fills the worker's own short list of messages to send.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from physis_ros.backbones.base import Backbone
+from physis_ros.engine import layout as lay
+from physis_ros.engine.batching import form_batch
+from physis_ros.engine.bell import Waiter
+from physis_ros.engine.board import Board, epoch_of
+from physis_ros.engine.compute import Compute, Row
+from physis_ros.engine.kv import KvBatch, KvRing
+from physis_ros.engine.lane import Lane
+from physis_ros.engine.layout import POOL, Layout, Site
+from physis_ros.engine.mailbox import Held
+from physis_ros.engine.message import Header, Kind
+from physis_ros.engine.noise import NoiseSource
+from physis_ros.engine.task import FROM_POOL, LOCAL, Task
+from physis_ros.errors import DeadlinePassed, EngineError
+
+_IDLE_S = 0.1
+_BLOCKED_S = 0.002
+
+
+class WorkerLoop:
+    """
+    The life of one worker after loading. One thread.
+
+    :param me: the worker's index.
+    :param layout: of the pool's memory.
+    :param site: that memory, as this worker uses it.
+    :param board: the notice board.
+    :param backbone: the model, with this worker's blocks.
+    :param waiter: on this worker's doorbell.
+    """
+
+    def __init__(
+        self, me: int, layout: Layout, site: Site, board: Board, backbone: Backbone, waiter: Waiter
+    ) -> None:
+        config = layout.config
+        self._me, self._layout, self._site, self._board = me, layout, site, board
+        self._grouping, self._spec, self._waiter = layout.grouping, layout.spec, waiter
+        self._device = config.device(me)
+        self._compute = Compute(backbone, self._device)
+        self._noise = NoiseSource(config.seed, self._spec.latent_shape)
+        self._kv = KvBatch(self._spec, config.max_batch, self._device)
+        self._limit, self._hop_timeout_ns = config.max_batch, int(config.hop_timeout_s * 1e9)
+        self._renew = config.conditioning == 'step'
+        self._lanes: dict[int, Lane] = {}
+        self._tasks: list[Task] = []
+        self._pending: dict[int, deque[tuple[Header, tuple[Tensor, ...]]]] = {
+            target: deque() for target in site.outboxes
+        }
+        self._inboxes = list(site.inboxes.items())
+        self._state, self._spans = site.states[me], site.spans[me]
+        self._model_ns = self._overhead_ns = 0
+
+    def run(self) -> None:
+        """
+        Work until told to stop.
+
+        :raises EngineError: when a hop stays full too long or the model fails.
+        """
+        with torch.inference_mode():
+            while not self._site.stop[0]:
+                self._cycle()
+
+    def say(self, kind: Kind, stream: int = -1, text: str = '') -> None:
+        """Tell the pool something that is not a result."""
+        header = Header(kind, stream=stream)
+        if not self._site.outboxes[POOL].send_text(header, text):
+            raise EngineError(f'worker {self._me} could not report {kind.name} to the pool')
+
+    def _cycle(self) -> None:
+        start_ns = self._state[lay.BEAT] = time.monotonic_ns()
+        self._model_ns = 0
+        came = self._receive(start_ns)
+        batch = form_batch(self._ready(), self._limit) if self._tasks else []
+        if batch:
+            self._run(batch)
+        blocked = self._flush()
+        self._state[lay.QUEUED] = len(self._tasks)
+        if batch:
+            spent_ns = time.monotonic_ns() - start_ns - self._model_ns
+            self._overhead_ns = spent_ns // len(batch)
+        elif not came:
+            self._waiter.wait(_BLOCKED_S if blocked else _IDLE_S)
+
+    # What comes in.
+
+    def _receive(self, now_ns: int) -> bool:
+        came = False
+        for source, inbox in self._inboxes:
+            while (got := inbox.receive()) is not None:
+                came = True
+                header, held = got
+                if source == POOL:
+                    self._command(header, inbox.text(header, held), now_ns)
+                    held.release()
+                else:
+                    self._arrive(header, inbox.parts(header.kind, held)[0], held, source, now_ns)
+        return came
+
+    def _command(self, header: Header, text: str, now_ns: int) -> None:
+        if header.kind == Kind.ENTER:
+            self._tasks.append(_task(header, now_ns, FROM_POOL))
+        elif header.kind == Kind.OPEN:
+            self._lanes[header.stream] = Lane(
+                text, self._spec, self._grouping, self._me, self._device,
+                self._layout.board.slots,
+            )  # fmt: skip
+            self.say(Kind.OPENED, header.stream)
+        elif header.kind == Kind.CLOSE:
+            self._lanes.pop(header.stream, None)
+            self.say(Kind.CLOSED, header.stream)
+        else:
+            raise EngineError(f'worker {self._me} cannot obey message kind {header.kind}')
+
+    def _arrive(self, header: Header, state: Tensor, held: Held, source: int, now_ns: int) -> None:
+        task = _task(header, now_ns, source)
+        task.held = held
+        task.state = state if self._device == 'cpu' else state.to(self._device)
+        self._tasks.append(task)
+
+    # What may run.
+
+    def _ready(self) -> Iterator[Task]:
+        self._drop_dead()
+        for task in self._tasks:
+            ring = self._lanes[task.stream].ring(task.step, task.block)
+            if ring.ready(task.era, task.chunk):
+                yield task
+
+    def _drop_dead(self) -> None:
+        era = self._board.era
+        dead = [t for t in self._tasks if t.era != era(t.stream) or t.stream not in self._lanes]
+        for task in dead:
+            self._tasks.remove(task)
+            task.release()
+        self._state[lay.DROPPED] += len(dead)
+
+    # What is done.
+
+    def _run(self, batch: list[Task]) -> None:
+        rings = [self._lanes[t.stream].ring(t.step, t.block) for t in batch]
+        for task, ring in zip(batch, rings, strict=True):
+            ring.begin(task.era, task.chunk)
+            self._tasks.remove(task)
+        rows = [self._row(task) for task in batch]
+        started_ns = time.monotonic_ns()
+        outs = self._compute.run(batch[0].block, rows, self._kv.over(rings))
+        ended_ns = time.monotonic_ns()
+        self._model_ns += ended_ns - started_ns
+        for task, ring, out in zip(batch, rings, outs, strict=True):
+            self._record(task, task.block, len(batch), started_ns, ended_ns)
+            self._finish(task, ring)
+            self._hand_on(task, out, ended_ns)
+        self._state[lay.TASKS] += len(batch)
+
+    def _row(self, task: Task) -> Row:
+        if task.block:
+            return Row(task.step, task.state)
+        lane = self._lanes[task.stream]
+        if self._renew and task.step < self._spec.steps:
+            task.observation = self._board.newest(task.stream)
+        noise = self._noise.draw(lane.name, epoch_of(task.era), task.chunk, task.step)
+        conditioning = lane.conditioning(task.observation, lambda: self._encode(task))
+        if self._device != 'cpu':
+            noise = noise.to(self._device)
+        return Row(task.step, task.state, conditioning, noise)
+
+    def _encode(self, task: Task) -> Tensor:
+        started_ns = time.monotonic_ns()
+        conditioning = self._compute.backbone.encode(self._inputs(task))
+        self._model_ns += time.monotonic_ns() - started_ns
+        alive = self._board.era(task.stream) == task.era
+        if alive and not self._board.holds(task.stream, task.observation):
+            raise EngineError(
+                f"observation {task.observation} of stream '{self._lanes[task.stream].name}' was "
+                f'overwritten while chunk {task.chunk} used it; observe less often'
+            )
+        return conditioning
+
+    def _inputs(self, task: Task) -> dict[str, Tensor]:
+        inputs = self._board.inputs(task.stream, task.observation)
+        if self._device == 'cpu':
+            return inputs
+        return {name: value.to(self._device) for name, value in inputs.items()}
+
+    def _finish(self, task: Task, ring: KvRing) -> None:
+        if self._grouping.per_pass_kv or task.step == self._grouping.passes - 1:
+            ring.finish(task.chunk)
+
+    # What goes on.
+
+    def _hand_on(self, task: Task, out: Tensor | None, now_ns: int) -> None:
+        last_block = task.block == self._spec.blocks - 1
+        if last_block and task.step == self._spec.steps - 1 and out is not None:
+            self._deliver(task, out, now_ns)
+        if last_block and task.step == self._grouping.passes - 1:
+            task.release()
+            if self._grouping.passes > self._spec.steps:
+                self._post(POOL, _header(Kind.DONE, task, now_ns, 0), ())
+            return
+        if out is None:
+            raise EngineError(f'{self._spec.name} left nothing after pass {task.step}')
+        if _lies_in(task, out):
+            out = out.clone()
+        task.release()
+        self._advance(task, out, last_block, now_ns)
+
+    def _advance(self, task: Task, out: Tensor, last_block: bool, now_ns: int) -> None:
+        task.step, task.block = (task.step + 1, 0) if last_block else (task.step, task.block + 1)
+        target = self._grouping.owner_of(task.step, task.block)
+        if target == self._me:
+            task.state, task.source, task.queued_ns = out, LOCAL, now_ns
+            task.bytes = task.sent_ns = 0
+            self._tasks.append(task)
+            return
+        kind = Kind.LATENT if last_block else Kind.HIDDEN
+        size = out.numel() * out.element_size()
+        self._post(target, _header(kind, task, now_ns, size), (out,))
+
+    def _deliver(self, task: Task, latent: Tensor, now_ns: int) -> None:
+        task.denoised_ns = now_ns
+        decoded = self._compute.backbone.decode(latent, self._inputs(task), task.frames)
+        task.decoded_ns = time.monotonic_ns()
+        self._model_ns += task.decoded_ns - now_ns
+        task.queued_ns, task.source, task.sent_ns, task.bytes = now_ns, LOCAL, 0, 0
+        self._record(task, self._spec.blocks, 1, now_ns, task.decoded_ns)
+        parts = (decoded.actions,) if decoded.frames is None else decoded[:2]
+        size = sum(part.numel() * part.element_size() for part in parts if part is not None)
+        task.frames = len(parts) == 2
+        self._post(POOL, _header(Kind.RESULT, task, task.decoded_ns, size), parts)
+
+    def _post(self, target: int, header: Header, parts: tuple[Tensor, ...]) -> None:
+        if header.era != self._board.era(header.stream):
+            self._state[lay.DROPPED] += 1
+            return
+        waiting = self._pending[target]
+        if waiting or not self._site.outboxes[target].send(header, parts):
+            waiting.append((header, parts))
+
+    def _flush(self) -> bool:
+        blocked = 0
+        for target, waiting in self._pending.items():
+            if waiting:
+                self._flush_one(target, waiting)
+                blocked += len(waiting)
+        self._state[lay.PENDING] = blocked
+        return blocked > 0
+
+    def _flush_one(
+        self, target: int, waiting: deque[tuple[Header, tuple[Tensor, ...]]]
+    ) -> None:
+        now_ns = time.monotonic_ns()
+        while waiting:
+            header, parts = waiting[0]
+            alive = header.era == self._board.era(header.stream)
+            if alive and not self._site.outboxes[target].send(header, parts):
+                waited_ns = now_ns - header.sent_ns
+                if waited_ns > self._hop_timeout_ns:
+                    raise DeadlinePassed(_full(self._me, target, waited_ns))
+                return
+            waiting.popleft()
+
+    def _record(
+        self, task: Task, block: int, rows: int, started_ns: int, ended_ns: int
+    ) -> None:
+        self._spans.write(
+            self._me, task.source, rows, task.stream, task.step, block, task.bytes, task.era,
+            task.chunk, task.sent_ns, task.queued_ns, started_ns, ended_ns, self._overhead_ns,
+        )  # fmt: skip
+
+
+def _task(header: Header, now_ns: int, source: int) -> Task:
+    return Task(
+        stream=header.stream, era=header.era, chunk=header.chunk, step=header.step,
+        block=header.block, deadline_ns=header.deadline_ns, frames=bool(header.flags & 1),
+        observation=header.observation, created_ns=header.created_ns, queued_ns=now_ns,
+        source=source, bytes=header.bytes, sent_ns=header.sent_ns,
+        denoised_ns=header.denoised_ns, decoded_ns=header.decoded_ns,
+    )  # fmt: skip
+
+
+def _header(kind: Kind, task: Task, sent_ns: int, size: int) -> Header:
+    return Header(
+        kind=kind, flags=int(task.frames), stream=task.stream, step=task.step, block=task.block,
+        bytes=size, sent_ns=sent_ns, era=task.era, chunk=task.chunk, deadline_ns=task.deadline_ns,
+        observation=task.observation, created_ns=task.created_ns,
+        denoised_ns=task.denoised_ns, decoded_ns=task.decoded_ns,
+    )  # fmt: skip
+
+
+def _lies_in(task: Task, out: Tensor) -> bool:
+    # A block may work in place, and the mailbox slot is about to be given back.
+    if task.held is None or task.state is None:
+        return False
+    return out.data_ptr() == task.state.data_ptr()
+
+
+def _full(source: int, target: int, waited_ns: int) -> str:
+    name = 'the pool' if target == POOL else f'worker {target}'
+    return (
+        f'hop from worker {source} to {name} must take a message within hop_timeout_s, '
+        f'got none in {waited_ns / 1e9:.1f} s'
+    )

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What crosses from process to process: a fixed header, then a payload of known layout (E4).
+
+No pickle: a header is a packed struct, a payload is raw tensor bytes or short UTF-8 text.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+from physis_ros.errors import EngineError
+
+VERSION = 1
+_STRUCT = struct.Struct('=HHIiiIIqqqqqqqq')
+BYTES = 128
+
+
+class Kind(IntEnum):
+    """What a message means."""
+
+    ENTER = 1
+    HIDDEN = 2
+    LATENT = 3
+    RESULT = 4
+    DONE = 5
+    OPEN = 6
+    CLOSE = 7
+    STOP = 8
+    READY = 9
+    OPENED = 10
+    CLOSED = 11
+    FAILED = 12
+
+
+class Header(NamedTuple):
+    """
+    The fixed part.
+
+    :param flags: bit 0: predicted frames wanted.
+    :param bytes: size of the payload.
+    :param era: life and epoch of the stream.
+    :param observation: version of the inputs in use.
+    :param created_ns: when the chunk entered the pool, steady.
+    :param sent_ns: when what it carries was ready to be sent, steady; a full mailbox shows here.
+    """
+
+    kind: int
+    flags: int = 0
+    stream: int = -1
+    step: int = 0
+    block: int = 0
+    bytes: int = 0
+    era: int = 0
+    chunk: int = 0
+    deadline_ns: int = 0
+    observation: int = 0
+    created_ns: int = 0
+    sent_ns: int = 0
+    denoised_ns: int = 0
+    decoded_ns: int = 0
+
+    def pack_into(self, buffer: memoryview, offset: int) -> None:
+        """Write it at ``offset``."""
+        _STRUCT.pack_into(
+            buffer, offset, VERSION, self.kind, self.flags, self.stream, self.step, self.block,
+            self.bytes, self.era, self.chunk, self.deadline_ns, self.observation,
+            self.created_ns, self.sent_ns, self.denoised_ns, self.decoded_ns,
+        )  # fmt: skip
+
+
+def unpack(buffer: memoryview, offset: int) -> Header:
+    """
+    Read the header at ``offset``.
+
+    :raises EngineError: when it is of another version.
+    """
+    version, *fields = _STRUCT.unpack_from(buffer, offset)
+    if version != VERSION:
+        raise EngineError(f'message version must be {VERSION}, got {version}')
+    return Header(*fields)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The serial engine: one process, one chunk after the other. The oracle of every other plan (E2).
+
+Also the plain way to run a model where nothing need overlap: training checks, evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from physis_ros.backbones.base import Backbone, Decoded
+from physis_ros.engine.compute import Compute, Row
+from physis_ros.engine.grid import group
+from physis_ros.engine.kv import KvRing
+from physis_ros.engine.noise import NoiseSource
+from physis_ros.errors import EngineError
+
+
+@dataclass
+class _Stream:
+    rings: list[KvRing]
+    epoch: int = 0
+    chunk: int = field(default=0)
+
+
+class SerialEngine:
+    """
+    Runs whole chunks of any number of streams. Not thread-safe.
+
+    :param backbone: the model, with all its blocks.
+    :param seed: of the noise; the same as a pool's gives the same outputs.
+    :param device: where the model lives.
+    :param override_kv_rule: run clean weights as if they were same-step.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        seed: int = 0,
+        device: str = 'cpu',
+        override_kv_rule: bool = False,
+    ) -> None:
+        self._compute = Compute(backbone, device)
+        self._spec = backbone.spec
+        self._device = device
+        self._plan = group(self._spec, 'serial', 1, override_kv_rule)
+        self._noise = NoiseSource(seed, self._spec.latent_shape)
+        self._streams: dict[str, _Stream] = {}
+
+    def open(self, stream: str) -> None:
+        """
+        Begin a stream at epoch 0.
+
+        :raises EngineError: when it is open.
+        """
+        if stream in self._streams:
+            raise EngineError(f"stream '{stream}' is already open")
+        rings = self._plan.blocks * (self._plan.passes if self._plan.per_pass_kv else 1)
+        self._streams[stream] = _Stream([KvRing(self._spec, self._device) for _ in range(rings)])
+
+    def close(self, stream: str) -> None:
+        """End a stream and free its KV."""
+        self._of(stream)
+        del self._streams[stream]
+
+    def reset(self, stream: str) -> int:
+        """Begin the next epoch and return its number."""
+        state = self._of(stream)
+        state.epoch, state.chunk = state.epoch + 1, 0
+        return state.epoch
+
+    def run(
+        self, stream: str, inputs: Mapping[str, Tensor], decode_frames: bool = False
+    ) -> Decoded:
+        """
+        Compute the stream's next chunk.
+
+        :param inputs: each [1, *shape], as the model's input specs say.
+        """
+        state = self._of(stream)
+        with torch.inference_mode():
+            decoded = self._chunk(stream, state, inputs, decode_frames)
+        state.chunk += 1
+        return decoded
+
+    def _chunk(
+        self, stream: str, state: _Stream, inputs: Mapping[str, Tensor], frames: bool
+    ) -> Decoded:
+        conditioning = self._compute.backbone.encode(inputs)
+        latent: Tensor | None = None
+        for step in range(self._plan.passes):
+            noise = self._noise.draw(stream, state.epoch, state.chunk, step).to(self._device)
+            left = self._pass(state, Row(step, latent, conditioning, noise))
+            latent = latent if left is None else left
+        if latent is None:
+            raise EngineError(f'{self._spec.name} left no latent')
+        return self._compute.backbone.decode(latent, inputs, frames)
+
+    def _pass(self, state: _Stream, row: Row) -> Tensor | None:
+        out: Tensor | None = None
+        for block in range(self._plan.blocks):
+            own = row.step if self._plan.per_pass_kv else 0
+            ring = state.rings[own * self._plan.blocks + block]
+            ring.begin(state.epoch, state.chunk)
+            (out,) = self._compute.run(block, [row], ring)
+            if self._plan.per_pass_kv or row.step == self._plan.passes - 1:
+                ring.finish(state.chunk)
+            row = Row(row.step, out)
+        return out
+
+    def _of(self, stream: str) -> _Stream:
+        found = self._streams.get(stream)
+        if found is None:
+            raise EngineError(f"stream '{stream}' is not open; open are {sorted(self._streams)}")
+        return found

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One task: a chunk of a stream, waiting at one stage of one worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from physis_ros.engine.mailbox import Held
+
+# In place of a worker's index: handed on within the worker, or entered by the pool.
+LOCAL, FROM_POOL = 0xFFFF, 0xFFFE
+
+
+@dataclass(slots=True)
+class Task:
+    """
+    Where a chunk is and what it carries.
+
+    :param stream: the stream's index in the pool.
+    :param era: life and epoch of the stream it was born in; see :mod:`physis_ros.engine.board`.
+    :param deadline_ns: steady time by which the chunk should be out.
+    :param frames: whether predicted frames are wanted.
+    :param observation: version of the inputs it uses.
+    :param state: hidden state, or latent at block 0; None at the very beginning.
+    :param held: the mailbox slot that ``state`` lies in; None when it came from this worker.
+    :param source: the worker it came from, ``LOCAL`` or ``FROM_POOL``.
+    :param bytes: size of what came.
+    :param denoised_ns: steady time of the last step's end, 0 before.
+    """
+
+    stream: int
+    era: int
+    chunk: int
+    step: int
+    block: int
+    deadline_ns: int
+    frames: bool
+    observation: int
+    created_ns: int
+    queued_ns: int
+    state: Tensor | None = None
+    held: Held | None = None
+    source: int = LOCAL
+    bytes: int = 0
+    sent_ns: int = 0
+    denoised_ns: int = 0
+    decoded_ns: int = 0
+
+    def release(self) -> None:
+        """Give the mailbox slot back, once what lay in it is used up."""
+        if self.held is not None:
+            self.held.release()
+            self.held = None
