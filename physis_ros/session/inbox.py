@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What came in for one stream, behind one lock: the aligner, the camera's rate, and a bell.
+
+Messages come from any thread; one entry thread waits here for news. Calls nothing of its owner,
+so its lock is always the innermost.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from physis_ros.observation.align import Aligner, Intake, Lack
+from physis_ros.observation.config import AlignConfig
+from physis_ros.session.pacing import IntervalEstimate, Newest
+from physis_ros.session.rates import RateMeter
+from physis_ros.types import ByteArray, Observation
+
+
+@dataclass(frozen=True)
+class InboxStatus:
+    """
+    A snapshot; fields as in :class:`physis_ros.session.producer_status.ProducerStatus`.
+
+    :param interval_ns: the camera's interval, 0 when not known yet.
+    """
+
+    counts: Mapping[str, int]
+    sensor_hz: float
+    interval_ns: int
+    skew_ns: Mapping[str, int]
+    lack: Lack | None
+    missing_joints: tuple[str, ...]
+
+
+class Inbox:
+    """
+    Thread-safe.
+
+    :param config: how observations are joined.
+    """
+
+    def __init__(self, config: AlignConfig) -> None:
+        self._bell = threading.Condition()
+        self._aligner = Aligner(config)
+        self._interval = IntervalEstimate()
+        self._sensor = RateMeter()
+        self._news = 0
+        self._lacking = False
+
+    @property
+    def news(self) -> int:
+        """A number that changes whenever something worth a look has come."""
+        with self._bell:
+            return self._news
+
+    def frame(self, stamp_ns: int, receive_ns: int, image: ByteArray) -> Intake:
+        """Take a camera frame of the model's size."""
+        with self._bell:
+            verdict = self._aligner.frame(stamp_ns, receive_ns, image)
+            newest = self._aligner.newest
+            if verdict is Intake.TAKEN and newest is not None:
+                self._interval.add(newest.stamp_ns)
+                self._sensor.add(receive_ns)
+                self._ring()
+            return verdict
+
+    def joints(
+        self,
+        stamp_ns: int,
+        receive_ns: int,
+        names: Sequence[str],
+        position: Sequence[float],
+        velocity: Sequence[float],
+        source: str,
+    ) -> Intake:
+        """Take a joint state; rings only when an observation was waiting for it."""
+        with self._bell:
+            verdict = self._aligner.joints(stamp_ns, receive_ns, names, position, velocity, source)
+            if self._lacking:
+                self._ring()
+            return verdict
+
+    def newest(self) -> tuple[Newest | None, int]:
+        """Return the newest frame's times and the camera's interval [ns]."""
+        with self._bell:
+            frame = self._aligner.newest
+            times = None if frame is None else Newest(frame.stamp_ns, frame.receive_ns)
+            return times, self._interval.value_ns
+
+    def as_of(self, now_ns: int) -> Observation | Lack:
+        """Return the newest possible observation, or why there is none."""
+        with self._bell:
+            result = self._aligner.as_of(now_ns)
+            self._lacking = isinstance(result, Lack)
+            return result
+
+    def clear(self) -> None:
+        """Forget what was observed: time went back."""
+        with self._bell:
+            self._aligner.clear()
+            self._interval = IntervalEstimate()
+            self._sensor.clear()
+
+    def wake(self) -> None:
+        """Make the waiting thread look."""
+        with self._bell:
+            self._ring()
+
+    def wait(self, known: int, timeout_s: float) -> None:
+        """Wait for news after ``known``, at most ``timeout_s``."""
+        with self._bell:
+            if self._news == known:
+                self._bell.wait(timeout_s)
+
+    def status(self, now_ns: int) -> InboxStatus:
+        """Return a snapshot."""
+        with self._bell:
+            return InboxStatus(
+                counts=dict(self._aligner.counts),
+                sensor_hz=self._sensor.hz(now_ns),
+                interval_ns=self._interval.value_ns,
+                skew_ns=self._aligner.skew_ns,
+                lack=self._aligner.lack(now_ns),
+                missing_joints=self._aligner.missing_joints,
+            )
+
+    def _ring(self) -> None:
+        self._news += 1
+        self._bell.notify_all()

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+An observation as the tensors a model wants, by the names in its spec.
+
+``frames`` uint8 [K, height, width, 3]; ``joints`` [2 J], positions then velocities; ``delay`` [1]
+or [] in seconds, or in control steps where the model takes an integer. A model that wants
+anything else is refused when the stream is set up, not later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from physis_ros.backbones.base import InputSpec, ModelSpec
+from physis_ros.errors import ParameterError
+from physis_ros.types import Observation
+
+NAMES = ('frames', 'joints', 'delay')
+Dtypes = Mapping[str, type[np.generic]]
+FLOATS: Dtypes = {'torch.float32': np.float32, 'torch.float64': np.float64}
+INTEGERS: Dtypes = {'torch.int32': np.int32, 'torch.int64': np.int64}
+DTYPES: Mapping[str, Dtypes] = {
+    'frames': {'torch.uint8': np.uint8},
+    'joints': FLOATS,
+    'delay': {**FLOATS, **INTEGERS},
+}
+
+
+class InputBuilder:
+    """
+    Turns observations into a model's inputs. Stateless after construction.
+
+    :param spec: the model's.
+    :param joint_count: joints J of an observation.
+    :raises ParameterError: when the model wants what an observation does not have.
+    """
+
+    def __init__(self, spec: ModelSpec, joint_count: int) -> None:
+        frames = spec.frames
+        shapes: Mapping[str, list[tuple[int, ...]]] = {
+            'frames': [(len(frames.history_ns), frames.height, frames.width, 3)],
+            'joints': [(2 * joint_count,)],
+            'delay': [(1,), ()],
+        }
+        for wanted in spec.inputs:
+            _check(spec.name, wanted, shapes)
+        self._dt_s = spec.actions.dt_ns * 1e-9
+        self._wanted = {
+            wanted.name: (tuple(wanted.shape), DTYPES[wanted.name][str(wanted.dtype)])
+            for wanted in spec.inputs
+        }
+
+    def build(self, observation: Observation, delay_steps: int) -> Mapping[str, npt.NDArray[Any]]:
+        """
+        Make the inputs of one chunk.
+
+        :param delay_steps: control steps from the observation to the chunk's first action.
+        """
+        _, delay_dtype = self._wanted.get('delay', ((), np.float32))
+        whole = issubclass(delay_dtype, np.integer)
+        values: Mapping[str, npt.NDArray[Any]] = {
+            'frames': observation.frames,
+            'joints': np.concatenate([observation.joint_position, observation.joint_velocity]),
+            'delay': np.array(delay_steps if whole else delay_steps * self._dt_s),
+        }
+        return {
+            name: np.asarray(values[name], dtype=dtype, order='C').reshape(shape)
+            for name, (shape, dtype) in self._wanted.items()
+        }
+
+
+def _check(model: str, wanted: InputSpec, shapes: Mapping[str, list[tuple[int, ...]]]) -> None:
+    if wanted.name not in shapes:
+        raise ParameterError(f'input of {model}', f'one of {list(NAMES)}', wanted.name)
+    if tuple(wanted.shape) not in shapes[wanted.name]:
+        raise ParameterError(
+            f'input {wanted.name} of {model}',
+            f'of shape {list(shapes[wanted.name][0])}, as the observation gives it',
+            list(wanted.shape),
+        )
+    known = DTYPES[wanted.name]
+    if str(wanted.dtype) not in known:
+        raise ParameterError(
+            f'dtype of input {wanted.name} of {model}', f'one of {list(known)}', str(wanted.dtype)
+        )
