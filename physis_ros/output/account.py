@@ -132,10 +132,13 @@ class Account:
         if command.reason is Reason.INACTIVE:
             self._phase, self._played_ns = Phase.INACTIVE, None
             return
-        if self._phase is Phase.INACTIVE or command.epoch != self._epoch:
+        playing = command.play is Play.PLAYING
+        begun = command.epoch != self._epoch if playing else command.reason is Reason.EPOCH
+        if self._phase is Phase.INACTIVE or begun:
             self._phase, self._played_ns = Phase.WARMING, None
+        if playing:
             self._epoch = command.epoch
-        if self._phase is Phase.WARMING and command.play is Play.PLAYING:
+        if self._phase is Phase.WARMING and playing:
             if self._played_ns is None:
                 self._played_ns = command.stamp_ns
             if command.stamp_ns - self._played_ns >= self.config.settle_ns:

@@ -233,6 +233,7 @@ class Timeline:
         to_ns = chunk.end_ns
         if depth_ns is not None:
             to_ns = max(min(to_ns, now_ns + depth_ns), switch_ns)
+            self._shorten(now_ns + depth_ns)
         old = self._covering(switch_ns)
         new = Stretch(switch_ns, to_ns, curve, origin)
         tail = [item for item in self._stretches if item.to_ns > to_ns + chunk.dt_ns]
@@ -260,6 +261,11 @@ class Timeline:
             return first_ns
         ends = [item.to_ns for item in self._stretches if now_ns <= item.to_ns < first_ns]
         return max([now_ns, *ends])
+
+    def _shorten(self, to_ns: int) -> None:
+        """Drop everything after ``to_ns``."""
+        kept = [item for item in self._stretches if item.from_ns <= to_ns]
+        self._stretches = [replace(item, to_ns=min(item.to_ns, to_ns)) for item in kept]
 
     def _cut(self, from_ns: int) -> None:
         """Drop everything from ``from_ns`` on."""

@@ -90,7 +90,7 @@ class Player:
         if verdict.new_epoch:
             self._offered_ns, self._reset = None, True
         if verdict.accepted:
-            self._offered_ns, self._reset = now_ns, False
+            self._offered_ns = now_ns
         self.account.chunk(chunk, verdict)
         return verdict
 
@@ -129,7 +129,8 @@ class Player:
     def deactivate(self, now_ns: int) -> Command:
         """End: return the final hold, at rest where the last command was; silent if none was."""
         moved = self._moved
-        self._active, self._moved, self._ladder = False, None, None
+        self._active = self._reset = False
+        self._moved = self._ladder = None
         self._timeline.clear()
         if moved is None:
             final = self._silence(now_ns, Reason.INACTIVE)
@@ -187,7 +188,7 @@ class Player:
                 return self._silence(now_ns, Reason.NO_OBSERVATION)
             if start is not None:
                 sample = self._join(start, sample)
-        self._ladder = None
+        self._ladder, self._reset = None, False
         return self._played(sample)
 
     def _must_join(self, sample: Sample) -> bool:

@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The player tick by tick: start, play, underrun, expiry, epochs, clocks, stop."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from output_cases import MS, NAMES, chunk, player
+
+from physis_ros.errors import ParameterError
+from physis_ros.output.interpolate import Interpolation
+from physis_ros.output.limits import JointLimit
+from physis_ros.output.merge import Merge
+from physis_ros.output.verdict import ChunkReject
+from physis_ros.session.player import Player, PlayerConfig, PlayerState
+from physis_ros.types import Command, Play, Reason
+
+PLAIN: dict[str, Any] = {'interpolation': (Interpolation.LINEAR,) * 2, 'merge': Merge.REPLACE}
+
+
+def tick(made: Player, at_ms: float) -> Command:
+    now_ns = round(at_ms * MS)
+    return made.tick(now_ns, now_ns)
+
+
+def run(made: Player, first_ms: int, last_ms: int, every_ms: int = 5) -> list[Command]:
+    return [tick(made, at) for at in range(first_ms, last_ms + 1, every_ms)]
+
+
+def test_A10_the_first_command_starts_at_the_measured_state_without_a_jump():
+    made = player(measured=0.7, start_blend_ns=100 * MS, **PLAIN)
+    made.offer(chunk(steps=[0.1] * 16), 0)
+    commands = run(made, 0, 150, 1)
+    positions = np.array([command.position[0] for command in commands])
+    assert positions[0] == pytest.approx(0.7)
+    assert commands[0].velocity[0] == pytest.approx(0.0)
+    # The smoothstep over 100 ms from 0.7 to 0.1 is never faster than 1.5 * 0.6 / 0.1 s.
+    assert np.abs(np.diff(positions)).max() <= 9.0e-3 + 1e-9
+    assert positions[50] == pytest.approx(0.4)
+    assert positions[100:] == pytest.approx(0.1)
+
+
+def test_no_command_before_a_measured_state_unless_allowed():
+    made = player(measured=None)
+    made.offer(chunk(), 0)
+    command = tick(made, 5)
+    assert (command.play, command.reason) == (Play.SILENT, Reason.NO_OBSERVATION)
+    assert command.position.shape == (0,)
+    assert not made.measured(np.array([np.nan, 0.0]), 6 * MS)
+    assert not made.measured(np.zeros(3), 6 * MS)
+    assert tick(made, 10).play is Play.SILENT
+    assert made.measured(np.zeros(2), 11 * MS)
+    assert tick(made, 15).play is Play.PLAYING
+    bold = player(measured=None, require_measured=False, **PLAIN)
+    assert tick(bold, 0).reason is Reason.NO_CHUNK
+    bold.offer(chunk(), 0)
+    assert tick(bold, 10).position[0] == pytest.approx(0.4)
+
+
+def test_a_measured_state_too_old_does_not_start_the_robot():
+    made = player(state_age_ns=100 * MS)
+    made.offer(chunk(0, start_ms=150), 120 * MS)
+    assert tick(made, 150).reason is Reason.NO_OBSERVATION
+
+
+def test_T2_ages_count_from_the_oldest_input():
+    made = player(**PLAIN)
+    made.offer(chunk(3, observed_ms=-40, joints_ms=-30), 0)
+    command = tick(made, 20)
+    assert command.age_ns == 60 * MS
+    assert command.input_age_ns == {'camera': 60 * MS, 'joints': 50 * MS}
+    assert (command.chunk, command.epoch, command.reason) == (3, 0, Reason.NONE)
+
+
+def test_an_input_from_the_future_has_age_zero_and_is_counted():
+    made = player(**PLAIN)
+    made.offer(chunk(observed_ms=30), 0)
+    assert tick(made, 0).age_ns == 0
+
+
+def test_B5_the_ladder_tick_by_tick():
+    made = player(hold_ns=10 * MS, ramp_ns=20 * MS, start_blend_ns=1, **PLAIN)
+    made.offer(chunk(steps=[0.0, 0.25]), 0)  # 10 rad/s until 25 ms
+    commands = run(made, 0, 70)
+    assert [command.play for command in commands] == (
+        [Play.PLAYING] * 6 + [Play.HOLD] + [Play.RAMP] * 4 + [Play.SILENT] * 4
+    )
+    assert {command.reason for command in commands[6:]} == {Reason.CHUNK_LATE}
+    assert commands[5].position[0] == pytest.approx(0.25)
+    assert commands[6].position[0] == pytest.approx(0.30)
+    assert commands[6].velocity[0] == pytest.approx(10.0)
+    assert commands[7].position[0] == pytest.approx(0.35)
+    assert [command.velocity[0] for command in commands[7:11]] == pytest.approx(
+        [10.0, 8.4375, 5.0, 1.5625]
+    )
+    assert commands[10].position[0] < 0.35 + 0.1
+    figures = made.account.figures()
+    assert figures.underruns.by_rung == {'hold': 1, 'ramp': 4, 'silent': 4}
+    assert figures.misses_by_cause == {'chunk_late': 9}
+    assert made.state is PlayerState.UNDERRUN
+
+
+def test_the_reason_turns_from_late_to_none_when_no_chunk_comes_any_more():
+    made = player(chunk_timeout_ns=200 * MS, **PLAIN)
+    made.offer(chunk(), 0)
+    commands = run(made, 0, 300)
+    assert commands[200 // 5].reason is Reason.CHUNK_LATE
+    assert commands[205 // 5].reason is Reason.NO_CHUNK
+
+
+def test_the_ladder_keeps_within_the_position_limits():
+    limits = (JointLimit(upper=0.26),) * 2
+    made = player(limits=limits, start_blend_ns=1, **PLAIN)
+    made.offer(chunk(steps=[0.0, 0.25]), 0)
+    assert max(c.position[0] for c in run(made, 0, 200) if c.position.size) == 0.26
+
+
+def test_C5_a_late_chunk_resumes_the_motion_without_a_jump():
+    made = player(blend_ns=40 * MS, start_blend_ns=1, **PLAIN)
+    made.offer(chunk(0, steps=[0.0, 0.025]), 0)
+    run(made, 0, 34, 1)
+    verdict = made.offer(chunk(1, start_ms=0, steps=[0.0, 0.0, 0.5, 0.5, 0.5, 0.5]), 35 * MS)
+    assert verdict.late
+    commands = run(made, 35, 120, 1)
+    assert {command.play for command in commands} == {Play.PLAYING}
+    assert commands[0].position[0] == pytest.approx(0.035)
+    steps = np.abs(np.diff([command.position[0] for command in commands]))
+    # 0.5 in 25 ms is the chunk's own speed; the fade adds a little to it.
+    assert steps.max() < 0.03
+    assert commands[-1].position[0] == 0.5
+
+
+def test_B6_exactly_the_greatest_age_is_played_and_nothing_older():
+    made = player(max_action_age_ns=50 * MS, **PLAIN)
+    made.offer(chunk(steps=np.zeros(16), observed_ms=0), 0)
+    assert made.tick(50 * MS, 50 * MS).play is Play.PLAYING
+    command = made.tick(50 * MS + 1, 50 * MS + 1)
+    assert (command.play, command.reason) == (Play.HOLD, Reason.EXPIRED)
+
+
+def test_E12_an_older_epoch_is_never_played():
+    made = player(**PLAIN)
+    made.offer(chunk(0, steps=np.zeros(16)), 0)
+    tick(made, 10)
+    assert made.reset(3, 12 * MS)
+    assert not made.reset(3, 12 * MS)
+    command = tick(made, 15)
+    assert (command.play, command.reason, command.epoch) == (Play.HOLD, Reason.EPOCH, 3)
+    assert made.offer(chunk(1), 16 * MS).reject is ChunkReject.STALE_EPOCH
+    assert made.offer(chunk(0, epoch=3, steps=np.ones(16)), 17 * MS).accepted
+    command = tick(made, 20)
+    assert (command.play, command.epoch) == (Play.PLAYING, 3)
+    assert command.position[0] < 0.1
+
+
+def test_a_chunk_of_a_higher_epoch_begins_it_and_the_robot_does_not_jump():
+    made = player(start_blend_ns=50 * MS, **PLAIN)
+    made.offer(chunk(5, steps=np.zeros(16)), 0)
+    run(made, 0, 100)
+    assert made.offer(chunk(0, epoch=1, start_ms=100, steps=np.ones(16)), 101 * MS).new_epoch
+    commands = run(made, 105, 200)
+    assert {(command.epoch, command.play) for command in commands} == {(1, Play.PLAYING)}
+    assert commands[0].position[0] == pytest.approx(0.0)
+    assert commands[-1].position[0] == 1.0
+
+
+def test_A1_a_broken_chunk_leaves_the_one_before_in_place():
+    made = player(start_blend_ns=1, **PLAIN)
+    made.offer(chunk(0, steps=np.ones(16)), 0)
+    assert made.offer(chunk(1, steps=[np.nan] * 16), 5 * MS).reject is ChunkReject.NON_FINITE
+    tick(made, 5)
+    assert tick(made, 100).position[0] == 1.0
+    assert made.account.figures().chunks.rejected == {'non_finite': 1}
+
+
+def test_T9_a_clock_that_stands_still_repeats_the_command_and_is_no_underrun():
+    made = player(**PLAIN)
+    made.offer(chunk(), 0)
+    command = tick(made, 30)
+    assert all(tick(made, 30) is command for _ in range(100))
+    figures = made.account.figures()
+    assert (figures.due, figures.misses, figures.paused_ticks) == (1, 0, 100)
+
+
+def test_T7_a_clock_that_goes_back_drops_everything():
+    made = player(**PLAIN)
+    made.offer(chunk(0, start_ms=1000, observed_ms=990), 1000 * MS)
+    made.measured(np.zeros(2), 1000 * MS)
+    run(made, 1000, 1050)
+    command = tick(made, 2)
+    assert (command.play, command.reason) == (Play.SILENT, Reason.NO_OBSERVATION)
+    assert made.depth_ns(2 * MS) == 0
+    # A chunk from before the jump, still under way, is known by its inputs.
+    old = chunk(1, start_ms=1020, observed_ms=1000)
+    assert made.offer(old, 3 * MS).reject is ChunkReject.FUTURE_INPUT
+    made.measured(np.zeros(2), 3 * MS)
+    assert tick(made, 7).reason is Reason.NO_CHUNK
+    made.offer(chunk(0, epoch=1, start_ms=8), 8 * MS)
+    assert tick(made, 12).play is Play.PLAYING
+    assert made.account.figures().window == 1
+
+
+def test_B8_deactivating_ends_with_a_final_hold_and_then_silence():
+    made = player(start_blend_ns=1, **PLAIN)
+    made.offer(chunk(), 0)
+    run(made, 0, 30)
+    final = made.deactivate(31 * MS)
+    assert (final.play, final.reason) == (Play.HOLD, Reason.INACTIVE)
+    assert final.position == pytest.approx([1.2, 1.2])
+    assert final.velocity.tolist() == [0.0, 0.0]
+    assert made.state is PlayerState.INACTIVE
+    command = tick(made, 35)
+    assert (command.play, command.reason) == (Play.SILENT, Reason.INACTIVE)
+    assert made.offer(chunk(1), 36 * MS).reject is ChunkReject.INACTIVE
+    assert made.account.figures().misses == 0
+
+
+def test_deactivating_before_anything_was_commanded_commands_nothing():
+    assert player().deactivate(5 * MS).play is Play.SILENT
+
+
+def test_activating_again_plays_nothing_from_before():
+    made = player(**PLAIN)
+    made.offer(chunk(steps=np.zeros(16)), 0)
+    tick(made, 5)
+    made.deactivate(10 * MS)
+    made.activate(20 * MS)
+    assert tick(made, 25).reason is Reason.NO_CHUNK
+    assert made.state is PlayerState.WARMING
+
+
+def test_states_follow_the_stream():
+    made = player(settle_ns=10 * MS, **PLAIN)
+    assert made.state is PlayerState.WARMING
+    made.offer(chunk(), 0)
+    tick(made, 0)
+    assert made.state is PlayerState.WARMING
+    tick(made, 10)
+    assert made.state is PlayerState.PLAYING
+    tick(made, 80)
+    assert made.state is PlayerState.UNDERRUN
+
+
+@pytest.mark.parametrize('merge', list(Merge))
+def test_A3_upcoming_points_continue_the_last_output(merge):
+    made = player(measured=0.5, merge=merge)
+    made.offer(chunk(steps=np.linspace(0, 1, 16)), 0)
+    made.offer(chunk(1, start_ms=0, steps=np.linspace(0.2, 1, 16)), 10 * MS)
+    last = run(made, 0, 60)[-1]
+    points = made.upcoming(60 * MS, 8, 10 * MS)
+    assert [point.stamp_ns for point in points] == [(70 + 10 * i) * MS for i in range(8)]
+    assert points[0].position == pytest.approx(last.position, abs=0.05)
+    assert all(point.velocity.shape == (2,) for point in points)
+    # What was foretold is what is then commanded.
+    for point in points:
+        command = made.tick(point.stamp_ns, point.stamp_ns)
+        assert command.position == pytest.approx(point.position)
+        assert command.velocity == pytest.approx(point.velocity)
+
+
+def test_A5_upcoming_ends_with_the_motion_and_is_empty_when_silent():
+    made = player(**PLAIN)
+    assert made.upcoming(0, 5, 10 * MS) == ()
+    made.offer(chunk(), 0)
+    tick(made, 50)
+    assert len(made.upcoming(50 * MS, 10, 10 * MS)) == 2
+    tick(made, 80)
+    rungs = made.upcoming(80 * MS, 100, 10 * MS)
+    assert {point.play for point in rungs} == {Play.HOLD, Play.RAMP}
+    assert tick(made, 1000).play is Play.SILENT
+    assert made.upcoming(1000 * MS, 5, 10 * MS) == ()
+
+
+def test_C24_depth_follows_the_measured_interval():
+    made = player(depth_intervals=2.0, max_action_age_ns=10_000 * MS, **PLAIN)
+    for number in range(21):
+        at = number * 20
+        steps = np.zeros(16)
+        made.offer(chunk(number, at, steps, observed_ms=at, publish_ms=at), at * MS)
+        tick(made, at + 5)
+    assert made.depth_ns(400 * MS) == 375 * MS
+    made.offer(chunk(21, 420, np.zeros(16), observed_ms=420, publish_ms=420), 420 * MS)
+    assert made.depth_ns(420 * MS) == pytest.approx(40 * MS, rel=0.006)
+
+
+@pytest.mark.parametrize(
+    'changes',
+    [
+        {'servo_rate_hz': 0.5},
+        {'servo_rate_hz': float('nan')},
+        {'blend_ns': 0},
+        {'ramp_ns': 0},
+        {'hold_ns': -1},
+        {'max_action_age_ns': 0},
+        {'depth_ns': 0},
+        {'depth_intervals': 0.5},
+        {'interpolation': (Interpolation.LINEAR,)},
+        {'limits': (JointLimit(),) * 3},
+        {'names': ()},
+        {'names': ('a', 'a')},
+    ],
+)
+def test_a_configuration_that_cannot_be_played_is_refused(changes):
+    with pytest.raises(ParameterError, match='must be'):
+        PlayerConfig(**{'names': NAMES, **changes})
+
+
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just('offer'),
+            st.integers(-1, 6),  # sequence number
+            st.integers(0, 2),  # epoch
+            st.integers(-300, 300),  # start, ms from now
+            st.integers(-400, 50),  # observed, ms from now
+            st.sampled_from([0.0, 1.0, 1e6, float('nan'), float('inf')]),
+        ),
+        st.tuples(st.just('tick'), st.integers(0, 60)),
+        st.tuples(st.just('back'), st.integers(1, 200)),
+        st.tuples(st.just('reset'), st.integers(0, 3)),
+        st.tuples(st.just('measured'), st.sampled_from([0.0, -1.0, float('nan')])),
+        st.tuples(st.just('stop'), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(EVENTS, st.sampled_from(list(Merge)), st.sampled_from(list(Interpolation)))
+def test_whatever_comes_nothing_non_finite_too_old_or_of_an_older_epoch_goes_out(
+    events, merge, kind
+):
+    greatest_ns = 200 * MS
+    made = player(merge=merge, interpolation=(kind,) * 2, max_action_age_ns=greatest_ns)
+    now_ms, epoch = 500, -1
+    for name, *values in events:
+        if name == 'offer':
+            number, chunk_epoch, ahead, observed, level = values
+            steps = level * np.arange(1.0, 9.0)
+            start, seen = now_ms + ahead, now_ms + observed
+            offered = chunk(number, start, steps, epoch=chunk_epoch, observed_ms=seen)
+            made.offer(offered, now_ms * MS)
+        elif name == 'back':
+            now_ms -= values[0]
+        elif name == 'reset':
+            made.reset(values[0], now_ms * MS)
+        elif name == 'measured':
+            made.measured(np.full(2, values[0]), now_ms * MS)
+        elif name == 'stop':
+            made.deactivate(now_ms * MS)
+            made.activate(now_ms * MS)
+        else:
+            now_ms += values[0]
+            command = tick(made, now_ms)
+            assert np.isfinite(command.position).all()
+            assert np.isfinite(command.velocity).all()
+            assert command.age_ns is None or 0 <= command.age_ns <= greatest_ns
+            assert command.epoch >= epoch
+            assert (command.play is Play.PLAYING) == (command.reason is Reason.NONE)
+            assert (command.play is Play.SILENT) == (command.position.size == 0)
+            for point in made.upcoming(now_ms * MS, 4, 20 * MS):
+                assert np.isfinite(point.position).all()
+                assert point.stamp_ns > now_ms * MS
+        epoch = max(epoch, made.epoch)
+
+
+def test_the_player_needs_no_torch():
+    code = 'import sys, physis_ros.session.player; print("torch" in sys.modules)'
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == 'False'
