@@ -11,10 +11,13 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from physis_ros.errors import ObservationError
 from physis_ros.observation.compressed import CompressedFormat, decode_compressed, parse_format
 from physis_ros.observation.depth import decode_depth
+from physis_ros.observation.encodings import ENCODINGS
 from physis_ros.observation.image import decode_image
 
 RED, GREEN = [250, 10, 20], [5, 240, 15]
@@ -59,6 +62,9 @@ def test_16_bit_honours_endianness_and_scales(big: bool) -> None:
     # v / 257 rounded: 128 is below the middle of 0 and 257, 129 above.
     assert image[..., 0].tolist() == [[0, 0, 1], [1, 18, 255]]
     assert (image == image[..., :1]).all()
+    ramp = np.arange(65536).astype(f'{order}u2')
+    narrow = decode_image(1, 65536, 'mono16', big, 131072, ramp.tobytes())
+    np.testing.assert_array_equal(narrow[0, :, 0], (np.arange(65536) + 128) // 257)
     colour = struct.pack(f'{order}3H', 20 * 257, 10 * 257, 250 * 257)
     assert decode_image(1, 1, 'bgr16', big, 6, colour).tolist() == [[RED]]
 
@@ -78,12 +84,16 @@ def test_bayer_of_one_colour_gives_that_colour(pattern: str, layout: str, bits: 
     assert (image == [200, 90, 30]).all()
 
 
-@pytest.mark.parametrize('kind', [bytes, bytearray, memoryview, np.frombuffer, array.array])
-def test_any_byte_buffer_and_no_memory_shared(kind: Any) -> None:
+@pytest.mark.parametrize('kind', ['bytes', 'bytearray', 'memoryview', 'numpy', 'array'])
+def test_any_byte_buffer_and_no_memory_shared(kind: str) -> None:
     raw = bytearray([*RED, *GREEN])
-    data = {np.frombuffer: lambda: np.frombuffer(raw, np.uint8), array.array: lambda: array.array('B', raw)}.get(
-        kind, lambda: kind(raw)
-    )()
+    data: Any = {
+        'bytes': bytes(raw),
+        'bytearray': raw,
+        'memoryview': memoryview(raw),
+        'numpy': np.frombuffer(raw, np.uint8),
+        'array': array.array('B', raw),
+    }[kind]
     image = decode_image(1, 2, 'rgb8', False, 6, data)
     raw[:] = bytes(6)
     assert image.tolist() == [[RED, GREEN]]
@@ -106,8 +116,37 @@ def test_contradictions_are_refused(fields: tuple[Any, ...], message: str) -> No
         decode_image(*fields)
 
 
+def test_yuv_from_webcams() -> None:
+    """The same red as OpenCV makes of it, in both byte orders of the pixel pair."""
+    luma, blue, red = 82, 90, 240
+    uyvy = bytes([blue, luma, red, luma] * 2)
+    yuyv = bytes([luma, blue, luma, red] * 2)
+    image = decode_image(1, 4, 'yuv422', False, 8, uyvy)
+    np.testing.assert_array_equal(image, decode_image(1, 4, 'yuv422_yuy2', False, 8, yuyv))
+    assert (abs(image.astype(int) - [255, 0, 0]) <= 2).all()
+
+
+@given(
+    st.integers(-1, 9), st.integers(-1, 9), st.sampled_from([*ENCODINGS, 'h264', '']),
+    st.booleans(), st.integers(-2, 80), st.binary(max_size=400),
+)  # fmt: skip
+@settings(max_examples=400, deadline=None)
+def test_hostile_fields_give_an_image_or_an_error(
+    height: int, width: int, encoding: str, big: bool, step: int, data: bytes
+) -> None:
+    try:
+        image = decode_image(height, width, encoding, big, step, data)
+    except ObservationError:
+        return
+    assert (image.shape, image.dtype.name) == ((height, width, 3), 'uint8')
+    assert len(data) >= step * (height - 1) + width * ENCODINGS[encoding].pixel_bytes
+
+
 def test_last_row_may_lack_its_padding() -> None:
-    assert decode_image(2, 1, 'rgb8', False, 4, bytes([*RED, 0, *GREEN])).tolist() == [[RED], [GREEN]]
+    assert decode_image(2, 1, 'rgb8', False, 4, bytes([*RED, 0, *GREEN])).tolist() == [
+        [RED],
+        [GREEN],
+    ]
 
 
 @pytest.mark.parametrize('big', [False, True])
@@ -124,7 +163,7 @@ def test_depth_in_metres(big: bool) -> None:
 
 
 def test_colour_is_no_depth() -> None:
-    with pytest.raises(ObservationError, match="depth encoding must be one of .* got 'rgb8'"):
+    with pytest.raises(ObservationError, match=r"depth encoding must be one of .* got 'rgb8'"):
         decode_depth(1, 1, 'rgb8', False, 3, b'123')
 
 
@@ -182,7 +221,12 @@ def test_equals_cv_bridge_where_that_is_right(encoding: str) -> None:
     wide = encoding == 'mono16'
     data = random.integers(0, 256, (6, 8 * channels * (2 if wide else 1)), np.uint8)
     message = SimpleNamespace(
-        height=6, width=8, encoding=encoding, is_bigendian=0, step=data.shape[1], data=data.tobytes()
+        height=6,
+        width=8,
+        encoding=encoding,
+        is_bigendian=0,
+        step=data.shape[1],
+        data=data.tobytes(),
     )
     ours = decode_image(6, 8, encoding, False, data.shape[1], message.data)
     theirs = _their_rgb(bridge.CvBridge(), message, encoding)
@@ -190,7 +234,7 @@ def test_equals_cv_bridge_where_that_is_right(encoding: str) -> None:
 
 
 def _their_rgb(bridge: Any, message: Any, encoding: str) -> Any:
-    """The PyPI bridge has no compiled conversions: its own matrix, then OpenCV's by name."""
+    """Take the bridge's matrix, then OpenCV's conversion: its compiled part is not on PyPI."""
     stored = bridge.imgmsg_to_cv2(message)
     names = {
         'rgb8': None,
@@ -204,4 +248,5 @@ def _their_rgb(bridge: Any, message: Any, encoding: str) -> Any:
     }
     if encoding == 'mono16':
         stored = cv2.convertScaleAbs(stored, alpha=255.0 / 65535.0)
-    return stored if names[encoding] is None else cv2.cvtColor(stored, names[encoding])
+    code = names[encoding]
+    return stored if code is None else cv2.cvtColor(stored, code)

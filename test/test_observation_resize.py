@@ -58,4 +58,4 @@ def test_wrong_images_are_refused(
 ) -> None:
     """I8: CHW floats where HWC bytes are meant are an error, not a crash further on."""
     with pytest.raises(ObservationError, match=message):
-        resize(np.zeros(shape, dtype), 64, 64)  # type: ignore[arg-type]
+        resize(np.zeros(shape, dtype), 64, 64)

@@ -67,6 +67,8 @@ ENCODINGS: Mapping[str, Encoding] = MappingProxyType(
         'mono16': Encoding(16, 1, cv2.COLOR_GRAY2RGB),
         '8UC1': Encoding(8, 1, cv2.COLOR_GRAY2RGB),
         '8UC3': Encoding(8, 3),
+        'yuv422': Encoding(8, 2, cv2.COLOR_YUV2RGB_UYVY),
+        'yuv422_yuy2': Encoding(8, 2, cv2.COLOR_YUV2RGB_YUY2),
         '16UC1': Encoding(16, 1, depth=True),
         '32FC1': Encoding(32, 1, depth=True),
         **_bayer(8),

@@ -88,7 +88,13 @@ def to_rgb(stored: npt.NDArray[Any], layout: Encoding) -> ByteArray:
 def _convert(stored: npt.NDArray[Any], code: int | None) -> npt.NDArray[Any]:
     if code is None:
         return stored.copy(order='C')
-    return cv2.cvtColor(stored, code)
+    try:
+        return cv2.cvtColor(stored, code)
+    except cv2.error as error:
+        raise ObservationError(
+            f'image size must suit its encoding (even for bayer and yuv), got '
+            f'{stored.shape[0]}x{stored.shape[1]}'
+        ) from error
 
 
 def _native(stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -97,5 +103,5 @@ def _native(stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _narrow(values: npt.NDArray[Any]) -> ByteArray:
-    """Scale 16 bits to 8, rounded: v * 255 / 65535 = v / 257, never a tie."""
-    return ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
+    """Scale 16 bits to 8, rounded: v * 255 / 65535 = v / 257, never a tie, so floats will do."""
+    return np.asarray(cv2.convertScaleAbs(values, alpha=1 / 257), dtype=np.uint8)

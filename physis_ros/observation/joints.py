@@ -72,8 +72,9 @@ class JointTrack:
         not newer, else the first one newer; None when neither lies within the tolerance.
         """
         before, after, earlier = self._around(instant_ns)
-        if before is not None and before.stamp_ns != instant_ns and after is not None:
-            if after.stamp_ns - before.stamp_ns <= 2 * tolerance_ns:
+        if before is not None and after is not None and before.stamp_ns != instant_ns:
+            gap_ns = after.stamp_ns - before.stamp_ns
+            if gap_ns <= 2 * tolerance_ns:
                 return _between(before, after, instant_ns)
         if before is not None and instant_ns - before.stamp_ns <= tolerance_ns:
             return _held(before, earlier or after)

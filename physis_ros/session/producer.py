@@ -187,7 +187,7 @@ class Producer:
             self._pacer.reset()
             self._gauges.new_epoch(reason)
             self._seen_ns = None
-            if reason.of_time:
+            if reason.forgets:
                 self._inbox.clear()
         self._inbox.wake()
         return self._epoch

@@ -30,6 +30,7 @@ class ResetReason(Enum):
 
     REQUESTED = 'requested'
     RESUMED = 'resumed'
+    EPISODE = 'episode'
     INSTRUCTION = 'instruction'
     CLOCK_JUMP = 'clock_jump'
     STAMP_REGRESSED = 'stamp_regressed'
@@ -38,6 +39,11 @@ class ResetReason(Enum):
     def of_time(self) -> bool:
         """Whether time itself went back."""
         return self in (ResetReason.CLOCK_JUMP, ResetReason.STAMP_REGRESSED)
+
+    @property
+    def forgets(self) -> bool:
+        """Whether what was observed before says nothing any more (the world was set back)."""
+        return self.of_time or self is ResetReason.EPISODE
 
 
 @dataclass(frozen=True)
