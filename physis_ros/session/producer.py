@@ -230,6 +230,7 @@ class Producer:
                 skew_ns=inbox.skew_ns,
                 lack=inbox.lack,
                 missing_joints=inbox.missing_joints,
+                heard_joints=inbox.heard_joints,
                 failure='' if self._failure is None else str(self._failure),
             )
 

@@ -64,6 +64,7 @@ class ProducerStatus:
     :param skew_ns: least ``receive - stamp`` lately of each publisher.
     :param lack: why there would be no observation now; None when there would be one.
     :param missing_joints: joints of which nothing has come.
+    :param heard_joints: names that publishers gave instead (the robot's), for the error message.
     :param failure: what went wrong; empty while nothing did.
     """
 
@@ -82,6 +83,7 @@ class ProducerStatus:
     skew_ns: Mapping[str, int]
     lack: Lack | None
     missing_joints: tuple[str, ...]
+    heard_joints: tuple[str, ...]
     failure: str
 
 
