@@ -12,8 +12,9 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -65,8 +66,8 @@ class Sizes:
         scheme, _, rest = uri.partition(':')
         if scheme != _PREFIX:
             raise ParameterError('model', f"a '{_PREFIX}:' URI", uri)
-        types = {field.name: type(field.default) for field in fields(cls)}
-        values: dict[str, object] = {}
+        types = {field.name: type(getattr(cls, field.name)) for field in fields(cls)}
+        values: dict[str, Any] = {}
         for item in filter(None, rest.split(',')):
             key, _, text = item.partition('=')
             if key not in types:
@@ -75,7 +76,7 @@ class Sizes:
                 values[key] = types[key](text)
             except ValueError as error:
                 raise ParameterError(key, types[key].__name__, text) from error
-        return cls(**values)  # type: ignore[arg-type]
+        return cls(**values)
 
 
 def synthetic_spec(uri: str) -> ModelSpec:
@@ -113,9 +114,13 @@ def synthetic_spec(uri: str) -> ModelSpec:
     )
 
 
-def open_synthetic(uri: str, device: str, blocks: Sequence[int]) -> SyntheticBackbone:
-    """Make the model behind a URI, with the weights of these blocks."""
-    return SyntheticBackbone(synthetic_spec(uri), Sizes.parse(uri), device, blocks)
+def open_synthetic(
+    uri: str, device: str = 'cpu', blocks: Iterable[int] | None = None
+) -> SyntheticBackbone:
+    """Make the model behind a URI, with the weights of these blocks; None for all."""
+    spec = synthetic_spec(uri)
+    own = range(spec.blocks) if blocks is None else blocks
+    return SyntheticBackbone(spec, Sizes.parse(uri), device, own)
 
 
 class SyntheticBackbone:
@@ -128,7 +133,7 @@ class SyntheticBackbone:
     :param blocks: which blocks it has.
     """
 
-    def __init__(self, spec: ModelSpec, sizes: Sizes, device: str, blocks: Sequence[int]) -> None:
+    def __init__(self, spec: ModelSpec, sizes: Sizes, device: str, blocks: Iterable[int]) -> None:
         self._spec, self._stage_s = spec, sizes.stage_ms / 1e3
         self._seed, self._device = sizes.seed, device
         width, latent = spec.width, spec.tokens * _CHANNELS

@@ -33,7 +33,7 @@ class Arena:
     """
     The mapped memory.
 
-    :param fd: the anonymous file; kept open by the caller's side of the house, closed by ``close``.
+    :param fd: the anonymous file.
     :param size: its length [bytes].
     """
 

@@ -34,6 +34,8 @@ class Bell:
 
     def clear(self) -> None:
         """Forget the rings so far."""
+        if self.fd < 0:
+            return
         try:
             os.eventfd_read(self.fd)
         except BlockingIOError:

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -100,7 +102,7 @@ class Board:
         """Return the version of the newest observation, 0 before the first."""
         return self._heads[stream][_NEWEST]
 
-    def post(self, stream: int, inputs: Mapping[str, np.ndarray]) -> int:
+    def post(self, stream: int, inputs: Mapping[str, npt.NDArray[Any]]) -> int:
         """
         Put an observation up as the newest.
 
@@ -129,7 +131,7 @@ class Board:
         """Tell whether the slot still is that observation's."""
         return self._versions[stream][version % self._shape.slots][0] == version
 
-    def _check(self, inputs: Mapping[str, np.ndarray]) -> None:
+    def _check(self, inputs: Mapping[str, npt.NDArray[Any]]) -> None:
         wanted = {spec.name for spec in self._shape.inputs}
         if set(inputs) != wanted:
             raise ObservationError(f'inputs must be {sorted(wanted)}, got {sorted(inputs)}')

@@ -103,4 +103,4 @@ def _stack(parts: Sequence[Tensor | None]) -> Tensor:
 
 
 def _split(batch: Tensor, rows: int) -> list[Tensor | None]:
-    return [batch] if rows == 1 else list(batch.split(1))
+    return [batch] if rows == 1 else [batch[row : row + 1] for row in range(rows)]

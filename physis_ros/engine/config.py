@@ -70,7 +70,8 @@ class PoolConfig:
         if self.conditioning not in ('entry', 'step'):
             raise ParameterError('conditioning', "'entry' or 'step'", self.conditioning)
         if self.devices and len(self.devices) != self.workers:
-            raise ParameterError('devices', f'one for each of {self.workers} workers', self.devices)
+            rule = f'one for each of {self.workers} workers'
+            raise ParameterError('devices', rule, self.devices)
 
     def device(self, worker: int) -> str:
         """Return the torch device of a worker."""

@@ -51,9 +51,7 @@ class Crew:
         self._waiter = Waiter(self._bells[POOL], watched)
 
     def _spawn(self, worker: int, registry: str) -> None:
-        given: dict[str, Any] = describe(
-            worker, self.layout, registry, self._arena, self._bells
-        )
+        given: dict[str, Any] = describe(worker, self.layout, registry, self._arena, self._bells)
         given.update(lifeline=self._lifeline[0], parent=os.getpid())
         bells = tuple(bell.fd for bell in self._bells.values())
         inherited = (self._arena.fd, self._lifeline[0], *bells)

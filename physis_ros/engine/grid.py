@@ -78,9 +78,7 @@ class Grouping:
         return self.per_pass_kv
 
 
-def group(
-    spec: ModelSpec, scheme: str, workers: int, override_kv_rule: bool = False
-) -> Grouping:
+def group(spec: ModelSpec, scheme: str, workers: int, override_kv_rule: bool = False) -> Grouping:
     """
     Place the stages by a named scheme.
 
@@ -102,13 +100,14 @@ def group(
             f'({passes} passes x {spec.blocks} blocks), got {workers}'
         )
     runs = _balanced(units[scheme], workers)
+    stages = [Stage(d, b) for d in range(passes) for b in range(spec.blocks)]
     unit = {
-        'stage': lambda d, b: d * spec.blocks + b,
-        'step': lambda d, b: d,
-        'block': lambda d, b: b,
-        'serial': lambda d, b: 0,
+        'stage': list(range(len(stages))),
+        'step': [stage.step for stage in stages],
+        'block': [stage.block for stage in stages],
+        'serial': [0] * len(stages),
     }[scheme]
-    owner = [runs[unit(d, b)] for d in range(passes) for b in range(spec.blocks)]
+    owner = [runs[index] for index in unit]
     return _checked(spec, scheme, owner, override_kv_rule)
 
 
@@ -121,8 +120,9 @@ def assign(spec: ModelSpec, owner: Sequence[int], override_kv_rule: bool = False
     expected = _passes(spec, override_kv_rule) * spec.blocks
     if len(owner) != expected:
         raise PlanError(f'assignment must name {expected} stages, got {len(owner)}')
-    if set(owner) != set(range(max(owner) + 1)):
-        raise PlanError(f'assignment must use workers 0..{max(owner)} each, got {sorted(set(owner))}')
+    used = sorted(set(owner))
+    if used != list(range(len(used))):
+        raise PlanError(f'assignment must use workers 0..{max(owner)} each, got {used}')
     return _checked(spec, 'explicit', owner, override_kv_rule)
 
 

@@ -131,6 +131,4 @@ class KvBatch:
             self._age[row].copy_(ring.age[0])
             self._valid[row].copy_(ring.valid[0])
         rows = len(self._rings)
-        return KvRead(
-            self._key[:rows], self._value[:rows], self._age[:rows], self._valid[:rows]
-        )
+        return KvRead(self._key[:rows], self._value[:rows], self._age[:rows], self._valid[:rows])

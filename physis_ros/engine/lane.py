@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stream as one worker sees it: the KV of the stages it owns, and conditioning already computed."""
+"""A stream as one worker sees it: the KV of its stages, and conditioning already computed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ class Lane:
     One stream on one worker; all its memory is allocated here, when it opens.
 
     :param name: the stream's name; its noise depends on it.
+    :param spec: sizes of the model.
+    :param grouping: who runs what.
     :param worker: whose stages.
+    :param device: where its memory goes.
     :param keep: conditionings kept, at least as many as chunks in flight.
     """
 

@@ -75,7 +75,8 @@ class WorkerLoop:
         """
         with torch.inference_mode():
             while not self._site.stop[0]:
-                self._cycle()
+                if not self.turn():
+                    self._waiter.wait(_BLOCKED_S if self._state[lay.PENDING] else _IDLE_S)
 
     def say(self, kind: Kind, stream: int = -1, text: str = '') -> None:
         """Tell the pool something that is not a result."""
@@ -83,20 +84,20 @@ class WorkerLoop:
         if not self._site.outboxes[POOL].send_text(header, text):
             raise EngineError(f'worker {self._me} could not report {kind.name} to the pool')
 
-    def _cycle(self) -> None:
+    def turn(self) -> bool:
+        """Do what can be done now, at most one batch; return whether there was anything."""
         start_ns = self._state[lay.BEAT] = time.monotonic_ns()
         self._model_ns = 0
         came = self._receive(start_ns)
         batch = form_batch(self._ready(), self._limit) if self._tasks else []
         if batch:
             self._run(batch)
-        blocked = self._flush()
+        self._flush()
         self._state[lay.QUEUED] = len(self._tasks)
-        if batch:
-            spent_ns = time.monotonic_ns() - start_ns - self._model_ns
-            self._overhead_ns = spent_ns // len(batch)
-        elif not came:
-            self._waiter.wait(_BLOCKED_S if blocked else _IDLE_S)
+        if not batch:
+            return came
+        self._overhead_ns = (time.monotonic_ns() - start_ns - self._model_ns) // len(batch)
+        return True
 
     # What comes in.
 
@@ -240,9 +241,9 @@ class WorkerLoop:
         self._model_ns += task.decoded_ns - now_ns
         task.queued_ns, task.source, task.sent_ns, task.bytes = now_ns, LOCAL, 0, 0
         self._record(task, self._spec.blocks, 1, now_ns, task.decoded_ns)
-        parts = (decoded.actions,) if decoded.frames is None else decoded[:2]
-        size = sum(part.numel() * part.element_size() for part in parts if part is not None)
-        task.frames = len(parts) == 2
+        parts = tuple(part for part in decoded if part is not None)
+        size = sum(part.numel() * part.element_size() for part in parts)
+        task.frames = decoded.frames is not None
         self._post(POOL, _header(Kind.RESULT, task, task.decoded_ns, size), parts)
 
     def _post(self, target: int, header: Header, parts: tuple[Tensor, ...]) -> None:
@@ -253,18 +254,15 @@ class WorkerLoop:
         if waiting or not self._site.outboxes[target].send(header, parts):
             waiting.append((header, parts))
 
-    def _flush(self) -> bool:
+    def _flush(self) -> None:
         blocked = 0
         for target, waiting in self._pending.items():
             if waiting:
                 self._flush_one(target, waiting)
                 blocked += len(waiting)
         self._state[lay.PENDING] = blocked
-        return blocked > 0
 
-    def _flush_one(
-        self, target: int, waiting: deque[tuple[Header, tuple[Tensor, ...]]]
-    ) -> None:
+    def _flush_one(self, target: int, waiting: deque[tuple[Header, tuple[Tensor, ...]]]) -> None:
         now_ns = time.monotonic_ns()
         while waiting:
             header, parts = waiting[0]
@@ -276,9 +274,7 @@ class WorkerLoop:
                 return
             waiting.popleft()
 
-    def _record(
-        self, task: Task, block: int, rows: int, started_ns: int, ended_ns: int
-    ) -> None:
+    def _record(self, task: Task, block: int, rows: int, started_ns: int, ended_ns: int) -> None:
         self._spans.write(
             self._me, task.source, rows, task.stream, task.step, block, task.bytes, task.era,
             task.chunk, task.sent_ns, task.queued_ns, started_ns, ended_ns, self._overhead_ns,

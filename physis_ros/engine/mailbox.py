@@ -21,7 +21,7 @@ from physis_ros.engine.arena import Arena, aligned, tensor_bytes
 from physis_ros.engine.bell import Bell
 from physis_ros.engine.message import Header, Kind
 
-# Words of the control area: each counter has its own cache line, they are written by two processes.
+# Words of the control area; a cache line each, as two processes write them.
 _SENT, _RELEASED, _WAITING = 0, 8, 16
 _CONTROL_WORDS = 24
 TEXT_BYTES = 4096
@@ -183,5 +183,3 @@ def _views(arena: Arena, offset: int, parts: Sequence[Part]) -> tuple[Tensor, ..
         views.append(arena.tensor(offset, shape, dtype))
         offset += aligned(tensor_bytes(shape, dtype))
     return tuple(views)
-
-

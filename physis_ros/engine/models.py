@@ -9,7 +9,6 @@ The engine knows the protocol only; whoever adds a model, here or elsewhere, giv
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
 from typing import Protocol, cast
 
 from physis_ros.backbones.base import Backbone, ModelSpec
@@ -20,8 +19,8 @@ REGISTRY = 'physis_ros.backbones.registry'
 class Registry(Protocol):
     """What such a module offers."""
 
-    def open_backbone(self, uri: str, device: str, blocks: Sequence[int]) -> Backbone:
-        """Load the model with these blocks."""
+    def open_backbone(self, uri: str, device: str, blocks: frozenset[int] | None) -> Backbone:
+        """Load the model with these blocks, None for all."""
 
     def read_spec(self, uri: str) -> ModelSpec:
         """Read a model's sizes without its weights."""

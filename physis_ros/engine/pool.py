@@ -15,8 +15,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from types import TracebackType
+from typing import Any
 
-import numpy as np
+import numpy.typing as npt
 
 from physis_ros.backbones.base import ModelSpec
 from physis_ros.engine import layout as lay
@@ -47,17 +48,20 @@ class Pool:
 
     :param config: what to start.
     :param models: module that knows the model; see :mod:`physis_ros.engine.models`.
+    :param crew: how workers are started.
     :raises ParameterError: or
     :raises PlanError: when the configuration does not fit the model. Nothing is started yet.
     """
 
-    def __init__(self, config: PoolConfig, models: str = REGISTRY) -> None:
+    def __init__(
+        self, config: PoolConfig, models: str = REGISTRY, crew: type[Crew] = Crew
+    ) -> None:
         self.config = config
         self.spec: ModelSpec = registry(models).read_spec(config.model)
         self.grouping: Grouping = _grouping(config, self.spec)
         self.layout = Layout(self.spec, self.grouping, config)
         self.metrics = Metrics()
-        self._models = models
+        self._models, self._hire = models, crew
         self._lock = threading.RLock()
         self._streams = StreamTable(config.max_streams)
         self._results: deque[tuple[int, ChunkResult]] = deque()
@@ -65,6 +69,7 @@ class Pool:
         self._trace: Trace | None = None
         self._failure: EngineError | None = None
         self._greeted: set[int] = set()
+        self._freed = False
 
     def __enter__(self) -> Pool:
         return self
@@ -96,7 +101,7 @@ class Pool:
         if config.trace is not None:
             self._trace = Trace(config.trace, workers, self.spec.blocks)
         try:
-            self._crew = Crew(self.layout, self._models)
+            self._crew = self._hire(self.layout, self._models)
             everyone = set(range(workers))
             self._until(lambda: self._greeted == everyone, timeout_s, 'start of the workers')
         except BaseException:
@@ -140,7 +145,7 @@ class Pool:
     def enter(
         self,
         name: str,
-        inputs: Mapping[str, np.ndarray],
+        inputs: Mapping[str, npt.NDArray[Any]],
         deadline_steady_ns: int,
         decode_frames: bool,
     ) -> int:
@@ -172,7 +177,7 @@ class Pool:
             stream.next_chunk += 1
             return stream.next_chunk - 1
 
-    def observe(self, name: str, inputs: Mapping[str, np.ndarray]) -> int:
+    def observe(self, name: str, inputs: Mapping[str, npt.NDArray[Any]]) -> int:
         """
         Show a newer observation to chunks in flight (``conditioning: step``); does not wait.
 
@@ -184,7 +189,7 @@ class Pool:
             return self._running().board.post(self._streams.named(name).index, inputs)
 
     def reset(self, name: str) -> int:
-        """Begin the stream's next epoch at once and return it; nothing older comes out any more."""
+        """Begin the stream's next epoch at once and return it; nothing older comes out."""
         with self._lock:
             crew, stream = self._running(), self._streams.named(name)
             epoch = stream.restart()
@@ -197,6 +202,9 @@ class Pool:
         """
         Return the next finished chunk; None when none came in time.
 
+        Under the clean rule a stream becomes ready some time after its chunk came out; that
+        returns None at once, so that the next one can enter.
+
         :raises WorkerDied: within a second of a worker's death.
         :raises EngineError: when a worker stands still for ``hop_timeout_s``.
         """
@@ -206,6 +214,9 @@ class Pool:
                 self._pump()
                 if self._results:
                     return self._results.popleft()[1]
+                if self._freed:
+                    self._freed = False
+                    return None
                 crew = self._running()
             left_s = until_s - time.monotonic()
             if left_s <= 0:
@@ -297,6 +308,7 @@ class Pool:
         elif header.kind == Kind.DONE:
             if stream is not None and header.era == stream.era:
                 stream.in_flight.discard(header.chunk)
+                self._freed = True
         elif header.kind == Kind.READY:
             self._greeted.add(worker)
         elif header.kind == Kind.FAILED:

@@ -63,7 +63,8 @@ class SpanRing:
 
     def __init__(self, arena: Arena, offset: int, records: int) -> None:
         self._words = arena.words(offset, _HEAD_WORDS)
-        self._buffer, self._first, self._records = arena.buffer, offset + _HEAD_WORDS * WORD, records
+        self._buffer, self._records = arena.buffer, records
+        self._first = offset + _HEAD_WORDS * WORD
         self._written, self._read = self._words[_WRITTEN], self._words[_READ]
 
     def write(

@@ -61,7 +61,9 @@ def work(given: dict[str, Any]) -> int:
     arena = Arena(*given['arena'])
     site = Site(layout, arena, me, bells)
     try:
-        backbone = models.open_backbone(pool.model, pool.device(me), grouping.blocks_of(me))
+        backbone = models.open_backbone(
+            pool.model, pool.device(me), frozenset(grouping.blocks_of(me))
+        )
         warm_up(backbone, layout, me)
         board = Board(arena, site.board_offset, layout.board)
         loop = WorkerLoop(me, layout, site, board, backbone, Waiter(bells[me]))

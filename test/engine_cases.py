@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the engine tests share: inputs by number, the oracle's outputs, a crew without processes."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from physis_ros.backbones.registry import open_backbone, read_spec
+from physis_ros.engine.arena import Arena
+from physis_ros.engine.bell import Bell, Waiter
+from physis_ros.engine.board import Board
+from physis_ros.engine.crew import Crew
+from physis_ros.engine.layout import POOL, Layout, Site
+from physis_ros.engine.loop import WorkerLoop
+from physis_ros.engine.message import Kind
+from physis_ros.engine.pool import Pool
+from physis_ros.engine.result import ChunkResult
+from physis_ros.engine.serial import SerialEngine
+
+SECOND_NS = 1_000_000_000
+
+
+def inputs(number: int) -> dict[str, Any]:
+    """Return the synthetic model's inputs, different for every number."""
+    drawn = np.random.default_rng(number)
+    return {
+        'frames': drawn.integers(0, 255, (1, 8, 8, 3), dtype=np.uint8),
+        'joints': drawn.normal(size=4).astype(np.float32),
+        'delay': np.int64(number % 20),
+    }
+
+
+def batched(values: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Return inputs with a batch axis of one, as the serial engine takes them."""
+    return {name: torch.from_numpy(np.asarray(value))[None] for name, value in values.items()}
+
+
+class Oracle:
+    """The serial engine on the same model; chunks are computed as they are asked for."""
+
+    def __init__(self, uri: str, seed: int = 0, override: bool = False) -> None:
+        self._engine = SerialEngine(open_backbone(uri), seed, override_kv_rule=override)
+
+    def open(self, stream: str) -> None:
+        self._engine.open(stream)
+
+    def reset(self, stream: str) -> int:
+        return self._engine.reset(stream)
+
+    def run(self, stream: str, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return actions and frames of the stream's next chunk."""
+        decoded = self._engine.run(stream, batched(inputs(number)), True)
+        assert decoded.frames is not None
+        return decoded.actions[0].numpy(), decoded.frames[0].numpy()
+
+
+def assert_same(result: ChunkResult, expected: tuple[np.ndarray, np.ndarray]) -> None:
+    """Within rounding; a pixel may fall to the other side of one."""
+    actions, frames = expected
+    np.testing.assert_allclose(result.actions, actions, rtol=0, atol=1e-5)
+    assert result.frames is not None
+    assert np.abs(result.frames.astype(int) - frames).max() <= 1
+
+
+class LocalCrew(Crew):
+    """
+    The workers' real loops over the real shared memory, in this process, turned in random order.
+
+    Every order in which worker processes could get the processor can happen here, by seed.
+    """
+
+    seed = 0
+
+    def __init__(self, layout: Layout, registry: str) -> None:
+        self.layout, self.words = layout, {}
+        self._order = random.Random(self.seed)
+        self._arena = Arena.create(layout.offsets()['end'])
+        workers = range(layout.grouping.workers)
+        self._bells = {owner: Bell.create() for owner in (POOL, *workers)}
+        self.site = Site(layout, self._arena, POOL, self._bells)
+        self.board = Board(self._arena, self.site.board_offset, layout.board)
+        self.loops = []
+        for worker in workers:
+            site = Site(layout, self._arena, worker, self._bells)
+            board = Board(self._arena, site.board_offset, layout.board)
+            own = frozenset(layout.grouping.blocks_of(worker))
+            model = open_backbone(layout.config.model, 'cpu', own)
+            loop = WorkerLoop(worker, layout, site, board, model, Waiter(self._bells[worker]))
+            loop.say(Kind.READY)
+            self.loops.append(loop)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return ()
+
+    def check_alive(self) -> None:
+        """Called by the pool whenever it looks: let somebody work."""
+        self.turn()
+
+    def turn(self) -> None:
+        with torch.inference_mode():
+            self._order.choice(self.loops).turn()
+
+    def wait(self, timeout_s: float) -> None:
+        self.turn()
+
+    def close(self) -> None:
+        for bell in self._bells.values():
+            bell.close()
+        self._arena.close()
+
+
+def local_crew(seed: int) -> type[LocalCrew]:
+    """Return a crew whose workers are turned in the order of a seed."""
+    return type('SeededCrew', (LocalCrew,), {'seed': seed})
+
+
+def collect(pool: Pool, count: int, timeout_s: float = 30.0) -> list[ChunkResult]:
+    """Return the next ``count`` results."""
+    results: list[ChunkResult] = []
+    until_s = time.monotonic() + timeout_s
+    while len(results) < count:
+        assert time.monotonic() < until_s, f'{len(results)} of {count} results'
+        result = pool.next_result(1.0)
+        if result is not None:
+            results.append(result)
+    return results
+
+
+def feed(pool: Pool, stream: str, numbers: range, timeout_s: float = 30.0) -> list[ChunkResult]:
+    """Enter inputs by number as fast as the pool takes them; return all results in order."""
+    results: list[ChunkResult] = []
+    waiting = list(numbers)
+    until_s = time.monotonic() + timeout_s
+    while len(results) < len(numbers):
+        assert time.monotonic() < until_s, f'{len(results)} of {len(numbers)} results'
+        if waiting and pool.ready(stream):
+            deadline_ns = time.monotonic_ns() + SECOND_NS
+            pool.enter(stream, inputs(waiting.pop(0)), deadline_ns, True)
+        result = pool.next_result(0.0 if waiting else 1.0)
+        if result is not None:
+            results.append(result)
+    return results
+
+
+def spec_of(uri: str) -> Any:
+    """Return a model's sizes."""
+    return read_spec(uri)

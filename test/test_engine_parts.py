@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The small pieces: noise, messages, board, batching, percentiles, thread budget, conditioning."""
+
+import logging
+import math
+
+import numpy as np
+import pytest
+import torch
+from engine_cases import inputs, spec_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from physis_ros.engine import threads
+from physis_ros.engine.arena import Arena
+from physis_ros.engine.batching import form_batch
+from physis_ros.engine.board import Board, BoardShape, epoch_of, era_of
+from physis_ros.engine.message import BYTES, Header, Kind, unpack
+from physis_ros.engine.noise import NoiseSource
+from physis_ros.engine.sketch import Sketch
+from physis_ros.engine.spans import SpanRing, ring_bytes
+from physis_ros.engine.task import Task
+from physis_ros.errors import EngineError, ObservationError
+
+WORD = st.integers(-(2**63), 2**63 - 1)
+
+
+def test_noise_depends_on_all_it_should_and_nothing_else() -> None:
+    base = (3, 'robot', 1, 2, 0)
+
+    def draw(seed: int, *what: object) -> torch.Tensor:
+        return NoiseSource(seed, (4, 5)).draw(*what)  # type: ignore[arg-type]
+
+    first = draw(*base)
+    assert first.shape == (1, 4, 5)
+    assert first.dtype == torch.float32
+    source = NoiseSource(3, (4, 5))
+    source.draw('other', 0, 0, 0)
+    assert torch.equal(source.draw('robot', 1, 2, 0), first)
+    for changed in [(4, *base[1:]), (3, 'r', 1, 2, 0), (3, 'robot', 2, 2, 0),
+                    (3, 'robot', 1, 3, 0), (3, 'robot', 1, 2, 1)]:  # fmt: skip
+        assert not torch.equal(draw(*changed), first)
+
+
+@settings(max_examples=50, database=None)
+@given(st.builds(Header, st.sampled_from(Kind), st.integers(0, 3), st.integers(-1, 99),
+                 st.integers(0, 99), st.integers(0, 999), st.integers(0, 2**32 - 1),
+                 WORD, WORD, WORD, WORD, WORD, WORD, WORD, WORD))  # fmt: skip
+def test_headers_survive_the_wire(header: Header) -> None:
+    buffer = memoryview(bytearray(2 * BYTES))
+    header.pack_into(buffer, BYTES)
+    assert unpack(buffer, BYTES) == header
+    buffer[BYTES] = 9
+    with pytest.raises(EngineError, match='message version must be 1, got 9'):
+        unpack(buffer, BYTES)
+
+
+def board(slots: int = 3) -> Board:
+    shape = BoardShape(2, slots, spec_of('synthetic:').inputs)
+    return Board(Arena.create(shape.bytes), 0, shape)
+
+
+def test_the_board_keeps_the_newest_observations() -> None:
+    kept = board(slots=3)
+    versions = [kept.post(1, inputs(number)) for number in range(4)]
+    assert versions == [1, 2, 3, 4]
+    assert kept.newest(1) == 4
+    assert kept.newest(0) == 0
+    assert [kept.holds(1, version) for version in versions] == [False, True, True, True]
+    for number in (1, 2, 3):
+        found = kept.inputs(1, number + 1)
+        for name, value in inputs(number).items():
+            np.testing.assert_array_equal(found[name][0].numpy(), value)
+
+
+def test_a_misfit_observation_changes_nothing() -> None:
+    kept = board()
+    kept.post(0, inputs(1))
+    with pytest.raises(ObservationError, match=r'joints must have shape \(4,\), got \(3,\)'):
+        kept.post(0, {**inputs(2), 'joints': np.zeros(3, np.float32)})
+    with pytest.raises(ObservationError, match='inputs must be .* got'):
+        kept.post(0, {'joints': np.zeros(4, np.float32)})
+    assert kept.newest(0) == 1
+    np.testing.assert_array_equal(kept.inputs(0, 1)['joints'][0].numpy(), inputs(1)['joints'])
+
+
+def test_eras_grow_with_life_and_epoch() -> None:
+    assert era_of(2, 0) > era_of(1, 99) > era_of(1, 98)
+    assert epoch_of(era_of(7, 41)) == 41
+
+
+def task(deadline_ns: int, block: int, stream: int = 0, chunk: int = 0, step: int = 0) -> Task:
+    return Task(stream, 0, chunk, step, block, deadline_ns, False, 0, 0, 0)
+
+
+def test_the_earliest_deadline_leads_and_its_block_comes_along() -> None:
+    late, lead, mate, other = task(30, 1), task(10, 1), task(20, 1, step=2), task(15, 0)
+    assert form_batch([late, other, mate, lead], 8) == [lead, mate, late]
+    assert form_batch([late, other, mate, lead], 2) == [lead, mate]
+    assert form_batch([late, other, mate, lead], 1) == [lead]
+    assert form_batch([], 1) == form_batch([], 8) == []
+
+
+def test_at_equal_deadlines_the_older_chunk_leads() -> None:
+    young, old = task(10, 0, chunk=3), task(10, 0, chunk=2)
+    assert form_batch([young, old], 1) == [old]
+
+
+@settings(max_examples=40, database=None)
+@given(st.lists(st.integers(1, 10**10), min_size=1, max_size=300))
+def test_percentiles_are_within_a_bucket(values: list[int]) -> None:
+    whole, left, right = Sketch(), Sketch(), Sketch()
+    for index, value in enumerate(values):
+        whole.add(value)
+        (left if index % 2 else right).add(value)
+    left.merge(right)
+    ordered = sorted(values)
+    for percent in (1, 50, 99, 100):
+        true = ordered[max(1, math.ceil(len(values) * percent / 100)) - 1]
+        assert whole.percentile_ns(percent) == pytest.approx(true, rel=0.011)
+        assert left.percentile_ns(percent) == whole.percentile_ns(percent)
+    assert (whole.count, whole.max_ns) == (len(values), max(values))
+
+
+def test_a_sketch_of_nothing_says_nan() -> None:
+    assert math.isnan(Sketch().percentile_ns(50))
+    assert math.isnan(Sketch().mean_ns)
+
+
+def test_spans_are_lost_but_counted_when_nobody_reads() -> None:
+    arena = Arena.create(ring_bytes(4))
+    writer, reader = SpanRing(arena, 0, 4), SpanRing(arena, 0, 4)
+    for chunk in range(6):
+        writer.write(1, 2, 3, 4, 5, 6, 7, 8, chunk, 10, 11, 12, 13, 14)
+    spans = reader.drain()
+    assert [span.chunk for span in spans] == [0, 1, 2, 3]
+    assert spans[0] == (1, 2, 3, 4, 5, 6, 7, 8, 0, 10, 11, 12, 13, 14)
+    assert reader.lost == 2
+    writer.write(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
+    assert [span.chunk for span in reader.drain()] == [9]
+
+
+def test_more_threads_than_cores_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert not threads.warn_when_over(2, 1, 2)
+        assert caplog.text == ''
+        assert threads.warn_when_over(2, 2, 2)
+    assert '2 workers x 2 threads share 2 cores' in caplog.text
+
+
+def test_workers_are_told_to_wait_passively() -> None:
+    env = threads.environment({'HOME': '/', 'OMP_NUM_THREADS': '64'}, 1)
+    assert env['OMP_WAIT_POLICY'] == 'PASSIVE'
+    assert env['OMP_NUM_THREADS'] == '1'
+    assert env['HOME'] == '/'
+
+
