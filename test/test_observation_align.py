@@ -145,6 +145,7 @@ def test_why_there_is_no_observation() -> None:
     aligner.joints(500 * MS, 500 * MS, ['elbow'], [0.0])
     assert aligner.as_of(501 * MS) is Lack.NO_JOINTS
     assert aligner.missing_joints == ('shoulder',)
+    assert aligner.heard_joints == ('elbow',)
     aligner.joints(440 * MS, 500 * MS, ['shoulder'], [0.0])
     assert aligner.as_of(501 * MS) is Lack.STALE_JOINTS
     aligner.joints(450 * MS, 500 * MS, ['shoulder'], [0.0])
@@ -232,7 +233,7 @@ def test_another_size_is_refused() -> None:
 
 def test_skew_is_the_least_delay_of_the_last_window() -> None:
     skew = SkewEstimate(100)
-    assert skew.least_ns is None
+    assert [skew.least_ns] == [None]
     for receive, delay in ((0, 9), (50, -7), (99, 9)):
         skew.add(receive - delay, receive)
     assert skew.least_ns == -7

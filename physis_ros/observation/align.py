@@ -48,6 +48,7 @@ class Lack(Enum):
     SKEW = 'clock_skew'
 
 
+MAX_HEARD = 256  # joint names kept for the error message
 FUTURE_STAMP = 'future_stamp'
 HISTORY_INCOMPLETE = 'history_incomplete'
 
@@ -65,6 +66,7 @@ class Aligner:
         self._frames = FrameRing(config.history_ns, config.frame_tolerance_ns, config.max_frames)
         self._tracks = {name: JointTrack(config.max_joint_samples) for name in config.joint_names}
         self._skew: dict[str, SkewEstimate] = {}
+        self._heard: set[str] = set()
         self._counted_lack: tuple[Lack, int] | None = None
 
     @property
@@ -82,6 +84,11 @@ class Aligner:
     def missing_joints(self) -> tuple[str, ...]:
         """Model joints of which no state has come since the last clear."""
         return tuple(name for name, track in self._tracks.items() if track.newest_ns is None)
+
+    @property
+    def heard_joints(self) -> tuple[str, ...]:
+        """Joint names that publishers gave while some of ours were missing, sorted."""
+        return tuple(sorted(self._heard))
 
     def clear(self) -> None:
         """Forget all frames and joints (clock jump); counters stay."""
@@ -123,6 +130,8 @@ class Aligner:
         """
         if len(position) != len(names) or len(velocity) not in (0, len(names)):
             return self._counted('joints', Intake.MALFORMED)
+        if self.missing_joints and len(self._heard) < MAX_HEARD:
+            self._heard.update(names)
         when_ns = self._time_of(source, stamp_ns, receive_ns)
         if when_ns is None:
             return self._counted('joints', Intake.UNSTAMPED)

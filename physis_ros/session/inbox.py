@@ -33,6 +33,7 @@ class InboxStatus:
     skew_ns: Mapping[str, int]
     lack: Lack | None
     missing_joints: tuple[str, ...]
+    heard_joints: tuple[str, ...]
 
 
 class Inbox:
@@ -125,6 +126,7 @@ class Inbox:
                 skew_ns=self._aligner.skew_ns,
                 lack=self._aligner.lack(now_ns),
                 missing_joints=self._aligner.missing_joints,
+                heard_joints=self._aligner.heard_joints,
             )
 
     def _ring(self) -> None:
