@@ -6,11 +6,12 @@ The robot's driver or simulator is started by its own launch file. The topics ar
 ``params_file`` and by the arguments here.
 """
 
-from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument, GroupAction, SetEnvironmentVariable
 from launch.substitutions import EnvironmentVariable, LaunchConfiguration, PathJoinSubstitution
 from launch_ros.actions import Node, PushROSNamespace
 from launch_ros.substitutions import FindPackageShare
+
+from launch import LaunchDescription
 
 
 def generate_launch_description():

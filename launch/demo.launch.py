@@ -5,11 +5,12 @@ The simulated arm under the embedded model: ``ros2 launch physis_ros demo.launch
 Runs until stopped and writes nothing; ``./run demo`` is the one that counts episodes and reports.
 """
 
-from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument, GroupAction, IncludeLaunchDescription
 from launch.substitutions import LaunchConfiguration, PathJoinSubstitution
 from launch_ros.actions import Node, PushROSNamespace
 from launch_ros.substitutions import FindPackageShare
+
+from launch import LaunchDescription
 
 
 def generate_launch_description():

@@ -25,8 +25,9 @@ class Bench:
     """
 
     def __init__(self, context: Any) -> None:
-        from physis_ros.ros.executor import make_executor
         from rclpy.node import Node
+
+        from physis_ros.ros.executor import make_executor
 
         self.context = context
         self.executor = make_executor(context)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+
 from physis_ros.errors import ParameterError
 from physis_ros.ros.arm_config import ArmNodeConfig
 from physis_ros.ros.arm_episodes import Episodes, Phase

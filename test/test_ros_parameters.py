@@ -10,10 +10,11 @@ import pytest
 
 pytest.importorskip('rclpy')
 
-from physis_ros.errors import ParameterError
-from physis_ros.ros.parameters import declare, parameter
 from rclpy.node import Node
 from rclpy.parameter import Parameter
+
+from physis_ros.errors import ParameterError
+from physis_ros.ros.parameters import declare, parameter
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from physis_ros.errors import ChunkError
-from physis_ros.ros import conversions, qos
+from physis_ros.ros import conversions, qos, realtime
 from physis_ros.ros.arm_config import MS_NS, ArmNodeConfig
 from physis_ros.ros.arm_episodes import Episodes, Phase
 from physis_ros.ros.diagnostics import Diagnostics, Level, Report
@@ -55,8 +55,8 @@ class ArmNode(Node):
     stamp = capture), ``joint_states`` (sensor_msgs/JointState [rad, rad/s]), ``~/target`` and
     ``~/tip`` (geometry_msgs/PointStamped [m], frame ``world``: the truth, for scores),
     ``~/episode`` (std_msgs/Int32, latched: the running episode, -1 when none runs, the number of
-    episodes when all are done), ``/diagnostics``. Subscribes ``command`` (type by parameter [rad]).
-    Service ``~/start`` (std_srvs/Trigger): begin the first episode. All parameters:
+    episodes when all are done), ``/diagnostics``. Subscribes ``command`` (its type is a parameter
+    [rad]). Service ``~/start`` (std_srvs/Trigger): begin the first episode. All parameters:
     :class:`ArmNodeConfig`.
     """
 
@@ -91,7 +91,7 @@ class ArmNode(Node):
         kind = COMMAND_KINDS[config.command_type]
         watch.subscribe(kind, 'command', self._on_command, qos.COMMAND)
         self.create_service(Trigger, '~/start', self._on_start)
-        self._clients = [self.create_client(Trigger, name) for name in config.reset_services]
+        self._reset_clients = [self.create_client(Trigger, name) for name in config.reset_services]
         self._diagnostics = Diagnostics(self, watch)
         self._diagnostics.add('arm', self._report)
         self._announce()
@@ -108,6 +108,8 @@ class ArmNode(Node):
 
     def run(self, executor: Executor, stop: Stop) -> None:
         """Work off tick after tick until told to stop."""
+        for refusal in realtime.request(self.config.real_time_priority):
+            self.get_logger().warning(refusal)
         if self.config.start == 'now':
             self._prepare_episode()
         due_ns = 0
@@ -230,7 +232,7 @@ class ArmNode(Node):
         self._arm.reset(self.config.seed + self._episodes.index)
         # Pictures of the past world would be taken for the new one.
         self._delayed.clear()
-        self._to_reset = deque(self._clients)
+        self._to_reset = deque(self._reset_clients)
         self._resets.clear()
         self._call_next_reset()
 

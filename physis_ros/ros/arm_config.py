@@ -56,10 +56,17 @@ class ArmNodeConfig:
         200.0, 'Messages on /clock per second [Hz].', low=1.0, high=1000.0
     )
     truth_rate_hz: float = parameter(
-        100.0, 'Positions of target and tip per second, for scores only [Hz].', low=1.0, high=1000.0
+        100.0, 'Positions of target and tip per second, for scores [Hz].', low=1.0, high=1000.0
     )
     command_type: str = parameter(
         'joint_state', 'Message type of the topic command.', choices=COMMAND_TYPES
+    )
+    real_time_priority: int = parameter(
+        40,
+        'SCHED_FIFO priority [1], where permitted: a robot is not slowed down by the model that '
+        'drives it; 0 does not ask.',
+        low=0,
+        high=99,
     )
     reset_services: tuple[str, ...] = parameter(
         (), 'Services (std_srvs/Trigger) to call, in order, at the start of each episode.'

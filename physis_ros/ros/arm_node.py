@@ -11,7 +11,8 @@ from physis_ros.ros.signals import Stop
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the node until a signal; imports wait for the handlers, so that Ctrl-C is always clean."""
+    """Run the node until a signal and return the exit code."""
+    # Before the imports, which take a second: Ctrl-C is clean from here on.
     stop = Stop.installed()
     from physis_ros.ros.arm import ArmNode
     from physis_ros.ros.process import run

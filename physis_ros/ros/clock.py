@@ -8,12 +8,13 @@ System time, or /clock under ``use_sim_time``. Durations are measured on the ste
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from rclpy.clock import ClockChange, JumpHandle, JumpThreshold, TimeJump
 from rclpy.duration import Duration
 from rclpy.node import Node
 
-# rcl counts a jump of this size as one; whole-hour forward jumps are what tools like bag seek make.
+# A forward step of this size is a jump (a bag was wound on), below it a clock that came late.
 FORWARD_JUMP_NS = 1_000_000_000
 BACKWARD_JUMP_NS = 1
 
@@ -26,7 +27,7 @@ class RosClock:
     """
 
     def __init__(self, node: Node) -> None:
-        self._clock = node.get_clock()
+        self._clock: Any = node.get_clock()
 
     def now_ns(self) -> int:
         """Return ROS time [ns]; 0 under simulation until the first /clock message."""

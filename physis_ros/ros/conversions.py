@@ -21,7 +21,7 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from physis_ros.errors import ChunkError
 from physis_ros.msg import ActionChunk as ActionChunkMessage
 from physis_ros.msg import ChunkTimes as ChunkTimesMessage
-from physis_ros.msg import InputStamp
+from physis_ros.msg import InputStamp, Playback
 from physis_ros.types import (
     ActionChunk,
     ByteArray,
@@ -141,6 +141,66 @@ def chunk(message: ActionChunkMessage) -> ActionChunk:
         input_stamps_ns={item.name: time_ns(item.stamp) for item in message.inputs},
         times=chunk_times(message.times),
         kv_rule=KV_RULES[message.kv_rule],
+    )
+
+
+def playback_message(
+    command: Command,
+    times: ChunkTimes | None = None,
+    *,
+    stream: str = '',
+    warm_up: bool = False,
+    due: bool = False,
+    depth_ns: int = 0,
+    steady_ns: tuple[int, int] = (0, 0),
+) -> Playback:
+    """
+    Return one tick as a message.
+
+    :param times: of the chunk behind it; None when it comes from no chunk.
+    :param steady_ns: when the tick was scheduled, and when its command was published.
+    """
+    playing = command.age_ns is not None
+    message = Playback(
+        header=header(command.stamp_ns),
+        stream=stream,
+        epoch=command.epoch,
+        chunk=command.chunk,
+        play=PLAYS[command.play],
+        reason=REASONS[command.reason],
+        warm_up=warm_up,
+        due=due,
+        age=duration_message(NO_AGE_NS if command.age_ns is None else command.age_ns),
+        inputs=[
+            InputStamp(name=name, stamp=time_message(command.stamp_ns - age_ns))
+            for name, age_ns in command.input_age_ns.items()
+        ],
+        scheduled_steady_ns=steady_ns[0],
+        published_steady_ns=steady_ns[1],
+        buffer_depth=duration_message(depth_ns),
+        joint_names=list(command.names),
+        position=_doubles(command.position),
+        velocity=_doubles(command.velocity),
+    )
+    if playing and times is not None:
+        message.times = chunk_times_message(times)
+    return message
+
+
+def command(message: Playback) -> Command:
+    """Return the command of a tick."""
+    stamp_ns, age_ns = time_ns(message.header.stamp), duration_ns(message.age)
+    return Command(
+        stamp_ns=stamp_ns,
+        play=list(Play)[message.play],
+        reason=list(Reason)[message.reason],
+        names=tuple(message.joint_names),
+        position=np.array(message.position, dtype=np.float64),
+        velocity=np.array(message.velocity, dtype=np.float64),
+        epoch=int(message.epoch),
+        chunk=int(message.chunk),
+        age_ns=None if age_ns < 0 else age_ns,
+        input_age_ns={item.name: stamp_ns - time_ns(item.stamp) for item in message.inputs},
     )
 
 

@@ -17,7 +17,7 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 
-from physis_ros.ros.qos import QosWatch, SENSOR_OUT
+from physis_ros.ros.qos import SENSOR_OUT, QosWatch
 
 
 class Level(Enum):

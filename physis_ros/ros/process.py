@@ -12,12 +12,11 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import rclpy
 from rclpy.executors import Executor
 from rclpy.logging import get_logger
-from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from setproctitle import setproctitle
 
@@ -30,7 +29,10 @@ BROKEN = 1
 
 
 class Runnable(Protocol):
-    """What a node must offer beside being an ``rclpy`` node."""
+    """What a node must offer beside what every ``rclpy`` node does."""
+
+    def destroy_node(self) -> None:
+        """Free everything that ROS holds."""
 
     def run(self, executor: Executor, stop: Stop) -> None:
         """Work until ``stop.requested``; callbacks run inside, in this thread."""
@@ -40,13 +42,13 @@ class Runnable(Protocol):
 
 
 def run(
-    name: str, make: Callable[[], Node], stop: Stop, args: Sequence[str] | None = None
+    name: str, make: Callable[[], Runnable], stop: Stop, args: Sequence[str] | None = None
 ) -> int:
     """
     Run one node until a signal, and return the exit code.
 
     :param name: of the kind of node ("servo"); shown by ps and top as ``physis: <name>``.
-    :param make: makes the node, after rclpy is up; it also has the methods of :class:`Runnable`.
+    :param make: makes the node, after rclpy is up.
     :param stop: installed first thing by the caller.
     :param args: the command line without the program; ``sys.argv`` when not given.
     """
@@ -54,7 +56,8 @@ def run(
     full = None if args is None else [sys.argv[0], *args]
     rclpy.init(args=full, signal_handler_options=SignalHandlerOptions.NO)
     logger = get_logger(f'physis.{name}')
-    node, code = None, 0
+    node: Any = None
+    code = 0
     executor = make_executor()
     try:
         node = make()
@@ -73,7 +76,7 @@ def run(
     return code
 
 
-def _leave(node: Node | None, executor: Executor, stop: Stop, say: Callable[[str], object]) -> int:
+def _leave(node: Any, executor: Executor, stop: Stop, say: Callable[[str], object]) -> int:
     """Take every step of leaving, whatever becomes of the others."""
     code = 0
     steps: list[Callable[[], object]] = [stop.finish]

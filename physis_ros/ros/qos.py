@@ -104,7 +104,8 @@ class QosWatch:
             for topic, item in items
             if item.incompatible
         ]
-        return found + [f'{topic}: {item.lost} messages lost' for topic, item in items if item.lost]
+        lost = [f'{topic}: {item.lost} messages lost' for topic, item in items if item.lost]
+        return found + lost
 
     def _incompatible(self, topic: str, peer: str, info: Any) -> None:
         """Count and say that a peer asks for, or offers, something that cannot be matched."""

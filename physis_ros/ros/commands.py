@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Commands in the form that a controller takes.
+
+One adapter for each message type. Silence is no message at all: the controller keeps its own rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+from trajectory_msgs.msg import JointTrajectory
+
+from physis_ros.ros import conversions
+from physis_ros.ros.servo_config import ServoConfig
+from physis_ros.session.player import Player
+from physis_ros.types import Command, Play
+
+KINDS: dict[str, type] = {
+    'joint_trajectory': JointTrajectory,
+    'float64_multi_array': Float64MultiArray,
+    'joint_state': JointState,
+}
+
+
+class Adapter:
+    """
+    Turns commands into messages.
+
+    :param config: type, and the points of trajectories.
+    :param player: foresees the points of trajectories.
+    """
+
+    def __init__(self, config: ServoConfig, player: Player) -> None:
+        self._player = player
+        self._count = config.trajectory_points
+        self._dt_ns = round(config.trajectory_dt_ms * 1e6)
+        self._every = config.trajectory_ticks if config.command_type == 'joint_trajectory' else 1
+        self._ticks = 0
+        self.kind = KINDS[config.command_type]
+        forms: dict[str, Callable[[Command], Any]] = {
+            'joint_trajectory': self._trajectory,
+            'float64_multi_array': conversions.array_message,
+            'joint_state': conversions.state_command_message,
+        }
+        self._form = forms[config.command_type]
+
+    def message(self, command: Command) -> Any | None:
+        """Return what to publish for a tick; None when there is nothing to say."""
+        self._ticks += 1
+        if command.play is Play.SILENT or self._ticks % self._every:
+            return None
+        return self._form(command)
+
+    def final(self, command: Command) -> Any | None:
+        """Return the final hold; None when nothing was ever commanded."""
+        if command.play is Play.SILENT:
+            return None
+        if self.kind is not JointTrajectory:
+            return self._form(command)
+        return self._points(command.names, [command])
+
+    def _trajectory(self, command: Command) -> JointTrajectory:
+        """Return the next points; the present one alone where nothing lies ahead."""
+        ahead = self._player.upcoming(command.stamp_ns, self._count, self._dt_ns)
+        return self._points(command.names, list(ahead) or [command])
+
+    def _points(self, names: tuple[str, ...], points: list[Command]) -> JointTrajectory:
+        """Return points that begin one distance after now."""
+        return conversions.trajectory_message(
+            names,
+            [(index + 1) * self._dt_ns for index in range(len(points))],
+            np.stack([point.position for point in points]),
+            np.stack([point.velocity for point in points]),
+        )

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The player as a ROS node of its own process, next to the controllers.
+
+Nothing here decides what is commanded; the player does. This gives it chunks, joint states and the
+time, publishes what it answers, and keeps the tick free of everything that can wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+from rclpy.clock import Clock, ClockType
+from rclpy.duration import Duration
+from rclpy.executors import Executor
+from rclpy.node import Node
+from sensor_msgs.msg import JointState
+from std_srvs.srv import SetBool, Trigger
+
+from physis_ros.errors import ChunkError, NamesError
+from physis_ros.msg import ActionChunk as ActionChunkMessage
+from physis_ros.msg import Playback, PlaybackStatus
+from physis_ros.output.figures import Phase
+from physis_ros.ros import conversions, qos, realtime, servo_report
+from physis_ros.ros.clock import RosClock
+from physis_ros.ros.commands import Adapter
+from physis_ros.ros.diagnostics import Diagnostics, Level, Report
+from physis_ros.ros.parameters import declare, refuse_unknown
+from physis_ros.ros.qos import QosWatch
+from physis_ros.ros.servo_config import ServoConfig
+from physis_ros.ros.signals import Stop
+from physis_ros.ros.ticking import SimulatedTicks, SteadyTicks
+from physis_ros.session.player import Player
+from physis_ros.types import ActionChunk, ChunkTimes, Command, FloatArray
+
+KEPT_CHUNKS = 64
+LISTENERS_NS = 500_000_000
+LAST_WORDS = Duration(nanoseconds=200_000_000)
+
+
+class ServoNode(Node):
+    """
+    Plays action chunks at servo rate.
+
+    Subscribes ``action_chunk`` (physis_ros/ActionChunk) and ``joint_states``
+    (sensor_msgs/JointState [rad or m]). Publishes ``~/command`` (type by parameter),
+    ``~/playback`` (physis_ros/Playback, each tick while someone listens), ``~/playback_status``
+    (physis_ros/PlaybackStatus), ``/diagnostics``. Services ``~/reset`` (std_srvs/Trigger): forget
+    all motion and start from the measured state; ``~/pause`` (std_srvs/SetBool): hold, or go on.
+    Every way out ends with a final hold. All parameters: :class:`ServoConfig`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__('servo_node', **options)
+        self.config = declare(self, ServoConfig)
+        self.player = Player(self.config.player)
+        self._adapter = Adapter(self.config, self.player)
+        self._ros_time = RosClock(self)
+        self._watch = QosWatch(self)
+        self._times: OrderedDict[tuple[int, int], ChunkTimes] = OrderedDict()
+        self._stream = self.config.stream
+        self._command: Command | None = None
+        self._last_age_ns: int | None = None
+        self._joints_trouble = ''
+        self._order: tuple[tuple[str, ...], list[int]] | None = None
+        self._figures = self.player.account.figures()
+        self._closed = False
+        self._status_due = False
+        self._listened = False
+        self._looked_ns = 0
+        self._phase = Phase.INACTIVE
+        self._open()
+
+    def _open(self) -> None:
+        """Make publishers, subscriptions, services, timers."""
+        watch = self._watch
+        self._command_out = watch.advertise(self._adapter.kind, '~/command', qos.COMMAND)
+        self._playback_out = watch.advertise(Playback, '~/playback', qos.PLAYBACK)
+        self._status_out = watch.advertise(PlaybackStatus, '~/playback_status', qos.LATCHED)
+        watch.subscribe(ActionChunkMessage, 'action_chunk', self._on_chunk, qos.CHUNK)
+        watch.subscribe(JointState, 'joint_states', self._on_joints, qos.SENSOR_IN)
+        self.create_service(Trigger, '~/reset', self._on_reset)
+        self.create_service(SetBool, '~/pause', self._on_pause)
+        self._diagnostics = Diagnostics(self, watch)
+        self._diagnostics.add('playback', self._report)
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self.create_timer(1.0 / self.config.status_rate_hz, self._request_status, clock=steady)
+        refuse_unknown(self)
+
+    def run(self, executor: Executor, stop: Stop) -> None:
+        """Tick until told to stop."""
+        for refusal in realtime.request(self.config.real_time_priority):
+            self.get_logger().warning(refusal)
+        realtime.freeze_garbage()
+        period_ns = self.config.player.period_ns
+        ticks: SteadyTicks | SimulatedTicks
+        if self._ros_time.simulated:
+            self.get_logger().info('ticking on /clock')
+            ticks = SimulatedTicks(period_ns, self._ros_time.now_ns)
+            tick = self._simulated_tick
+        else:
+            ticks = SteadyTicks(period_ns)
+            tick = self._steady_tick
+        self.player.activate(self._ros_time.now_ns())
+        ticks.run(executor, stop, tick, self._idle)
+
+    def close(self) -> None:
+        """Send the final hold, once."""
+        if self._closed:
+            return
+        self._closed = True
+        self._hold()
+        self._publish_status()
+        # Best effort to see the last words off before the publishers are destroyed.
+        for publisher in (self._command_out, self._playback_out):
+            publisher.wait_for_all_acked(LAST_WORDS)
+
+    def _steady_tick(self, due_ns: int) -> None:
+        """Tick on the steady clock; the command is for the present instant of ROS time."""
+        now_ns, steady_ns = self._ros_time.now_ns(), time.monotonic_ns()
+        self._tick(now_ns, now_ns - (steady_ns - due_ns), due_ns)
+
+    def _simulated_tick(self, due_ns: int) -> None:
+        """Tick on the simulated clock."""
+        self._tick(due_ns, due_ns, time.monotonic_ns())
+
+    def _tick(self, now_ns: int, scheduled_ns: int, steady_ns: int) -> None:
+        """Ask for one command and publish it, the command first."""
+        command = self.player.tick(now_ns, scheduled_ns)
+        message = self._adapter.message(command)
+        if message is not None:
+            self._command_out.publish(message)
+        self._account(command, steady_ns)
+
+    def _account(self, command: Command, steady_ns: int) -> None:
+        """Note a tick, and publish its account when someone listens."""
+        published_ns = time.monotonic_ns()
+        self._command = command
+        if command.age_ns is not None:
+            self._last_age_ns = command.age_ns
+        if published_ns - self._looked_ns > LISTENERS_NS:
+            self._looked_ns = published_ns
+            self._listened = self._playback_out.get_subscription_count() > 0
+        if not self._listened:
+            return
+        phase = self.player.account.phase
+        self._playback_out.publish(
+            conversions.playback_message(
+                command,
+                self._times.get((command.epoch, command.chunk)),
+                stream=self._stream,
+                warm_up=phase is Phase.WARMING,
+                due=phase is Phase.ACTIVE,
+                depth_ns=self.player.depth_ns(command.stamp_ns),
+                steady_ns=(steady_ns, published_ns),
+            )
+        )
+
+    def _idle(self) -> None:
+        """Do what can wait until after a tick: the status, when due or changed."""
+        phase = self.player.account.phase
+        if self._status_due or phase is not self._phase:
+            self._status_due, self._phase = False, phase
+            self._publish_status()
+
+    def _request_status(self) -> None:
+        """Ask for a status after the next tick."""
+        self._status_due = True
+
+    def _on_chunk(self, message: ActionChunkMessage) -> None:
+        """Offer a chunk to the player."""
+        if self.config.stream and message.stream != self.config.stream:
+            return
+        try:
+            chunk = conversions.chunk(message)
+        except ChunkError as error:
+            self._refused(f'{message.stream} {message.epoch}/{message.chunk}', str(error))
+            return
+        self._stream = chunk.stream
+        verdict = self.player.offer(chunk, self._ros_time.now_ns())
+        if verdict.reject is not None and self.player.account.phase is not Phase.INACTIVE:
+            self._refused(f'{chunk.stream} {chunk.epoch}/{chunk.chunk}', verdict.detail)
+        self._remember(chunk)
+
+    def _refused(self, chunk: str, why: str) -> None:
+        """Say why a chunk was refused."""
+        self.get_logger().warning(f'chunk {chunk} refused: {why}', throttle_duration_sec=2.0)
+
+    def _remember(self, chunk: ActionChunk) -> None:
+        """Keep where a chunk's time went, for the account of its ticks."""
+        self._times[chunk.epoch, chunk.chunk] = chunk.times
+        while len(self._times) > KEPT_CHUNKS:
+            self._times.popitem(last=False)
+
+    def _on_joints(self, message: JointState) -> None:
+        """Tell the player where the joints are."""
+        position = self._measured(message)
+        if position is None:
+            return
+        stamp_ns = conversions.time_ns(message.header.stamp) or self._ros_time.now_ns()
+        if self.player.measured(position, stamp_ns):
+            self._joints_trouble = ''
+
+    def _measured(self, message: JointState) -> FloatArray | None:
+        """Return the joints in our order; None when some are not in this message."""
+        names = tuple(message.name)
+        if self._order is None or self._order[0] != names:
+            missing = [name for name in self.config.joints if name not in names]
+            if missing:
+                if self._joints_trouble == '':
+                    self._joints_trouble = str(NamesError('joints', self.config.joints, names))
+                    self.get_logger().error(f'joint_states: {self._joints_trouble}')
+                return None
+            self._order = (names, [names.index(name) for name in self.config.joints])
+        if len(message.position) != len(names):
+            return None
+        return np.array(message.position, dtype=np.float64)[self._order[1]]
+
+    def _on_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        """Forget all motion; the next chunk is joined from the measured state."""
+        self.player.activate(self._ros_time.now_ns())
+        response.success = True
+        return response
+
+    def _on_pause(self, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
+        """Hold and command nothing more, or go on."""
+        if request.data:
+            self._hold()
+        else:
+            self.player.activate(self._ros_time.now_ns())
+        response.success = True
+        return response
+
+    def _hold(self) -> None:
+        """Bring the playing to an end at rest where the last command was."""
+        command = self.player.deactivate(self._ros_time.now_ns())
+        message = self._adapter.final(command)
+        if message is not None:
+            self._command_out.publish(message)
+        self._account(command, time.monotonic_ns())
+
+    def _publish_status(self) -> None:
+        """Publish the figures."""
+        self._figures = self.player.account.figures()
+        if self._command is not None:
+            self._status_out.publish(servo_report.status(self._snapshot(self._command)))
+
+    def _report(self) -> Report:
+        """Diagnose the playing."""
+        if self._command is None:
+            return Report(Level.WARN, 'no tick yet: waiting for /clock')
+        return servo_report.report(self._snapshot(self._command), self._joints_trouble)
+
+    def _snapshot(self, command: Command) -> servo_report.Snapshot:
+        """Gather everything a status is made from."""
+        now_ns = self._ros_time.now_ns()
+        return servo_report.Snapshot(
+            now_ns=now_ns,
+            stream=self._stream,
+            figures=self._figures,
+            command=command,
+            last_age_ns=self._last_age_ns,
+            depth_ns=self.player.depth_ns(now_ns),
+            servo_hz=self.config.servo_rate_hz,
+            subscribers=self._command_out.get_subscription_count(),
+            stopping=self._closed,
+        )

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parameters of the servo node, and what they mean for the player."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from physis_ros.errors import ParameterError
+from physis_ros.output.interpolate import Interpolation
+from physis_ros.output.limits import JointLimit, LimitMode
+from physis_ros.output.merge import Merge
+from physis_ros.ros.parameters import parameter
+from physis_ros.session.player_config import PlayerConfig
+
+COMMAND_TYPES = ('joint_trajectory', 'float64_multi_array', 'joint_state')
+DEFAULT = PlayerConfig
+MS_NS = 1e6
+
+
+@dataclass(frozen=True)
+class ServoConfig:
+    """How chunks become commands; the defaults of the playing are the player's own."""
+
+    joints: tuple[str, ...] = parameter((), 'Joints in the order of the commands. Required.')
+    stream: str = parameter('', 'Stream to play; chunks of others are ignored. Empty plays any.')
+    servo_rate_hz: float = parameter(250.0, 'Ticks per second [Hz].', low=1.0, high=2000.0)
+    command_type: str = parameter(
+        'joint_trajectory',
+        'Message type of ~/command: trajectory_msgs/JointTrajectory (joint trajectory '
+        'controller), std_msgs/Float64MultiArray (forward controllers; by order) or '
+        'sensor_msgs/JointState (Isaac Sim).',
+        choices=COMMAND_TYPES,
+    )
+    trajectory_points: int = parameter(
+        10, 'Points of a trajectory [1], the first one after now.', low=1, high=200
+    )
+    trajectory_dt_ms: float = parameter(
+        20.0, 'Distance of the points of a trajectory [ms].', low=1.0, high=1000.0
+    )
+    trajectory_rate_hz: float = parameter(
+        50.0, 'Trajectories per second [Hz]; at most the servo rate.', low=1.0, high=2000.0
+    )
+    merge: str = parameter(
+        DEFAULT.merge.value,
+        'How a new chunk takes over from the one before.',
+        choices=[item.value for item in Merge],
+    )
+    blend_ms: float = parameter(
+        DEFAULT.blend_ns / MS_NS, 'Time in which a seam fades [ms].', low=1.0, high=5000.0
+    )
+    interpolation: str = parameter(
+        Interpolation.CUBIC.value,
+        'Between control steps, for all joints.',
+        choices=[item.value for item in Interpolation],
+    )
+    step_joints: tuple[str, ...] = parameter(
+        (), 'Joints that are not interpolated but stepped, such as grippers.'
+    )
+    lower: tuple[float, ...] = parameter(
+        (), 'Least position of each joint [rad or m]; leave out for no limits.'
+    )
+    upper: tuple[float, ...] = parameter(
+        (), 'Greatest position of each joint [rad or m]; leave out for no limits.'
+    )
+    acceleration: tuple[float, ...] = parameter(
+        (), 'Greatest deceleration of each joint when it is brought to rest [rad/s^2 or m/s^2].'
+    )
+    limit_mode: str = parameter(
+        DEFAULT.limit_mode.value,
+        'What becomes of a step beyond a position limit: moved onto it, or its chunk refused.',
+        choices=[item.value for item in LimitMode],
+    )
+    max_action_age_ms: float = parameter(
+        DEFAULT.max_action_age_ns / MS_NS,
+        'Nothing whose observation is older than this is played [ms].',
+        low=1.0,
+        high=60_000.0,
+    )
+    hold_ms: float = parameter(
+        DEFAULT.hold_ns / MS_NS,
+        'Without a chunk: the last velocity is kept for so long [ms].',
+        low=0.0,
+        high=5000.0,
+    )
+    ramp_ms: float = parameter(
+        DEFAULT.ramp_ns / MS_NS,
+        'Then brought to rest in so long [ms], then nothing is commanded.',
+        low=1.0,
+        high=10_000.0,
+    )
+    start_blend_ms: float = parameter(
+        DEFAULT.start_blend_ns / MS_NS,
+        'Time to fade from the measured state onto the first chunk [ms].',
+        low=1.0,
+        high=10_000.0,
+    )
+    settle_ms: float = parameter(
+        DEFAULT.settle_ns / MS_NS,
+        "Warm-up after an epoch's first played chunk; outside the figures [ms].",
+        low=0.0,
+        high=60_000.0,
+    )
+    require_measured: bool = parameter(
+        DEFAULT.require_measured, 'The first command waits for joint states.'
+    )
+    real_time_priority: int = parameter(
+        50, 'SCHED_FIFO priority [1], where permitted; 0 does not ask.', low=0, high=99
+    )
+    status_rate_hz: float = parameter(
+        5.0, 'Messages on ~/playback_status per second [Hz].', low=0.1, high=50.0
+    )
+
+    def __post_init__(self) -> None:
+        """
+        Refuse joints that are not named, and lists of another length.
+
+        :raises ParameterError: naming the parameter.
+        """
+        if not self.joints:
+            raise ParameterError('joints', 'the names of the joints', list(self.joints))
+        for name in ('lower', 'upper', 'acceleration'):
+            given = getattr(self, name)
+            if given and len(given) != len(self.joints):
+                raise ParameterError(name, f'one for each of {list(self.joints)}', list(given))
+        unknown = [name for name in self.step_joints if name not in self.joints]
+        if unknown:
+            raise ParameterError('step_joints', f'some of {list(self.joints)}', unknown)
+        _ = self.player
+
+    @property
+    def player(self) -> PlayerConfig:
+        """The player's part."""
+        return PlayerConfig(
+            names=self.joints,
+            servo_rate_hz=self.servo_rate_hz,
+            merge=Merge(self.merge),
+            blend_ns=round(self.blend_ms * MS_NS),
+            interpolation=tuple(self._interpolation(name) for name in self.joints),
+            limits=tuple(self._limit(index) for index in range(len(self.joints))),
+            limit_mode=LimitMode(self.limit_mode),
+            max_action_age_ns=round(self.max_action_age_ms * MS_NS),
+            hold_ns=round(self.hold_ms * MS_NS),
+            ramp_ns=round(self.ramp_ms * MS_NS),
+            start_blend_ns=round(self.start_blend_ms * MS_NS),
+            settle_ns=round(self.settle_ms * MS_NS),
+            require_measured=self.require_measured,
+        )
+
+    @property
+    def trajectory_ticks(self) -> int:
+        """Ticks from one trajectory to the next."""
+        return max(1, round(self.servo_rate_hz / self.trajectory_rate_hz))
+
+    def _interpolation(self, joint: str) -> Interpolation:
+        """Return how one joint is interpolated."""
+        return Interpolation('step' if joint in self.step_joints else self.interpolation)
+
+    def _limit(self, index: int) -> JointLimit:
+        """Return one joint's limits."""
+        names = ('lower', 'upper', 'acceleration')
+        given = {name: getattr(self, name) for name in names}
+        return JointLimit(**{name: values[index] for name, values in given.items() if values})

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the servo node tells of itself: the playback status and the diagnostics. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from physis_ros.msg import NamedCount, PlaybackStatus
+from physis_ros.msg import Quantiles as QuantilesMessage
+from physis_ros.output.figures import Figures, Phase
+from physis_ros.output.sketch import Quantiles
+from physis_ros.ros import conversions
+from physis_ros.ros.diagnostics import Level, Report
+from physis_ros.types import Command, Play, Reason
+
+STATES = {
+    Phase.INACTIVE: PlaybackStatus.STATE_INACTIVE,
+    Phase.WARMING: PlaybackStatus.STATE_WARMING_UP,
+    Phase.ACTIVE: PlaybackStatus.STATE_ACTIVE,
+}
+WORDS = {
+    Reason.NONE: 'playing',
+    Reason.NO_OBSERVATION: 'no joint states: is joint_states published and its QoS compatible?',
+    Reason.NO_CHUNK: 'no chunk: is wam_node active, and action_chunk its topic?',
+    Reason.CHUNK_LATE: 'chunks come too late',
+    Reason.EXPIRED: 'the observations behind the chunks are too old',
+    Reason.EPOCH: 'a new epoch has begun, its first chunk has not come',
+    Reason.INACTIVE: 'paused',
+}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """
+    Everything a status is made from.
+
+    :param stream: whose chunks are played.
+    :param command: the last tick.
+    :param last_age_ns: of the last command played from a chunk; None when none was.
+    """
+
+    now_ns: int
+    stream: str
+    figures: Figures
+    command: Command
+    last_age_ns: int | None
+    depth_ns: int
+    servo_hz: float
+    subscribers: int
+    stopping: bool = False
+
+
+def status(snapshot: Snapshot) -> PlaybackStatus:
+    """Return the status message."""
+    figures, chunks = snapshot.figures, snapshot.figures.chunks
+    rejected = sum(chunks.rejected.values())
+    state = PlaybackStatus.STATE_STOPPING if snapshot.stopping else STATES[figures.phase]
+    last_age_ns = conversions.NO_AGE_NS if snapshot.last_age_ns is None else snapshot.last_age_ns
+    return PlaybackStatus(
+        header=conversions.header(snapshot.now_ns),
+        stream=snapshot.stream,
+        epoch=snapshot.command.epoch,
+        state=state,
+        warm_up=figures.phase is Phase.WARMING,
+        play=conversions.PLAYS[snapshot.command.play],
+        reason=conversions.REASONS[snapshot.command.reason],
+        buffer_depth=conversions.duration_message(snapshot.depth_ns),
+        last_age=conversions.duration_message(last_age_ns),
+        action_age=quantiles(figures.age_ms.worst),
+        servo_period_error=quantiles(figures.period_error_us),
+        servo_hz=snapshot.servo_hz,
+        ticks=figures.ticks,
+        deadline_due=figures.due,
+        deadline_misses=figures.misses,
+        underruns=figures.underruns.count,
+        underrun_ticks=figures.underruns.ticks,
+        longest_underrun=conversions.duration_message(figures.underruns.longest_ns),
+        underrun_reasons=counts(figures.underruns.by_reason),
+        chunks_received=chunks.accepted + rejected,
+        chunks_accepted=chunks.accepted,
+        chunks_late=chunks.late,
+        chunks_superseded=chunks.superseded,
+        chunks_rejected=rejected,
+        reject_reasons=counts(chunks.rejected),
+        steps_skipped=chunks.steps_skipped,
+        seam_position=quantiles(figures.seam_position, 1e3),
+        seam_velocity=quantiles(figures.seam_velocity, 1e3),
+    )
+
+
+def report(snapshot: Snapshot, joints_trouble: str) -> Report:
+    """
+    Return the diagnosis of the playing.
+
+    :param joints_trouble: what is wrong with the joint states; empty when nothing is.
+    """
+    figures, command = snapshot.figures, snapshot.command
+    values = {
+        'state': figures.phase.value,
+        'epoch': command.epoch,
+        'play': command.play.value,
+        'reason': command.reason.value,
+        'buffer_depth_ms': snapshot.depth_ns * 1e-6,
+        'action_age_p50_ms': figures.age_ms.worst.p50,
+        'action_age_p99_ms': figures.age_ms.worst.p99,
+        'servo_period_error_p99_us': figures.period_error_us.p99,
+        'deadline_misses': figures.misses,
+        'deadline_due': figures.due,
+        'underrun_ticks': figures.underruns.ticks,
+        'chunks_accepted': figures.chunks.accepted,
+        'chunks_rejected': dict(figures.chunks.rejected),
+        'command_subscribers': snapshot.subscribers,
+    }
+    if joints_trouble:
+        return Report(Level.ERROR, joints_trouble, values)
+    if command.reason is Reason.EXPIRED:
+        return Report(Level.ERROR, WORDS[command.reason], values)
+    if command.play is not Play.PLAYING:
+        level = Level.OK if command.reason is Reason.INACTIVE else Level.WARN
+        return Report(level, WORDS[command.reason], values)
+    if not snapshot.subscribers:
+        return Report(Level.WARN, 'nobody listens to the commands', values)
+    return Report(Level.OK, WORDS[Reason.NONE], values)
+
+
+def quantiles(figures: Quantiles, factor: float = 1.0) -> QuantilesMessage:
+    """Return a distribution as a message; what was not measured is NaN."""
+    named = {name: getattr(figures, name) for name in ('p50', 'p90', 'p99', 'p999', 'max')}
+    return QuantilesMessage(
+        n=figures.n,
+        **{name: math.nan if value is None else value * factor for name, value in named.items()},
+    )
+
+
+def counts(named: Mapping[str, int]) -> list[NamedCount]:
+    """Return counts by name as messages."""
+    return [NamedCount(name=name, count=count) for name, count in named.items() if count]

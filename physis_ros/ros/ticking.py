@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+When the servo ticks, and what else is done in between.
+
+On the steady clock: callbacks run until shortly before the tick, then the thread sleeps to its
+instant. Under simulated time: each step of /clock brings all ticks that have become due, in order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from rclpy.executors import Executor
+
+from physis_ros.ros import realtime
+from physis_ros.ros.signals import Stop
+
+# No callback is begun this close before a tick: the longest usual one takes as long.
+GUARD_NS = 400_000
+# Longest wait for a simulated clock that stands still, before the flag is looked at again.
+LOOK_S = 0.02
+# A step of /clock beyond this many ticks is a jump: only its last tick is made.
+MOST_TICKS = 250
+COLLECT_NS = 1_000_000_000
+
+
+class SteadyTicks:
+    """
+    Ticks on an even grid of the steady clock. A tick that was slept through is lost, not made up.
+
+    :param period_ns: of the grid.
+    """
+
+    def __init__(self, period_ns: int) -> None:
+        self._period_ns = period_ns
+
+    def run(
+        self, executor: Executor, stop: Stop, tick: Callable[[int], None], idle: Callable[[], None]
+    ) -> None:
+        """
+        Call ``tick`` with each scheduled steady instant until told to stop.
+
+        :param idle: called after each tick, for what can wait.
+        """
+        due_ns = time.monotonic_ns() + self._period_ns
+        collected_ns = due_ns
+        while not stop.requested:
+            self._serve(executor, due_ns - GUARD_NS)
+            realtime.sleep_until(due_ns)
+            tick(due_ns)
+            idle()
+            now_ns = time.monotonic_ns()
+            if now_ns - collected_ns > COLLECT_NS:
+                collected_ns = now_ns
+                realtime.collect_garbage()
+            due_ns += self._period_ns
+            if now_ns > due_ns:
+                due_ns += (now_ns - due_ns) // self._period_ns * self._period_ns
+
+    def _serve(self, executor: Executor, until_ns: int) -> None:
+        """Run callbacks until an instant; one even when it has passed, or none ever would."""
+        executor.spin_once(timeout_sec=0)
+        while (left_ns := until_ns - time.monotonic_ns()) > 0:
+            executor.spin_once(timeout_sec=left_ns * 1e-9)
+
+
+class SimulatedTicks:
+    """
+    Ticks on an even grid of a simulated clock.
+
+    :param period_ns: of the grid.
+    :param now_ns: the simulated clock; 0 means that it has not begun.
+    """
+
+    def __init__(self, period_ns: int, now_ns: Callable[[], int]) -> None:
+        self._period_ns, self._now_ns = period_ns, now_ns
+        self._done_ns: int | None = None
+
+    def run(
+        self, executor: Executor, stop: Stop, tick: Callable[[int], None], idle: Callable[[], None]
+    ) -> None:
+        """Call ``tick`` with each due simulated instant until told to stop."""
+        while not stop.requested:
+            executor.spin_once(timeout_sec=LOOK_S)
+            for due_ns in self.due(self._now_ns()):
+                tick(due_ns)
+            idle()
+
+    def due(self, now_ns: int) -> Iterator[int]:
+        """Yield the instants of the grid that have become due, once each, in order."""
+        newest_ns = now_ns // self._period_ns * self._period_ns
+        done_ns = self._done_ns
+        if newest_ns <= 0 or newest_ns == done_ns:
+            return
+        self._done_ns = newest_ns
+        jumped = done_ns is None or not 0 < newest_ns - done_ns <= MOST_TICKS * self._period_ns
+        first_ns = newest_ns if jumped or done_ns is None else done_ns + self._period_ns
+        yield from range(first_ns, newest_ns + 1, self._period_ns)

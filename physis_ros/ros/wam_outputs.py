@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a model node publishes of each chunk: the chunk, and the frames it expects to see.
+
+Called from the collector's thread. Epochs are counted on over the life of several engines: whoever
+plays the chunks takes a lower number for something old.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from rclpy.node import Node
+from sensor_msgs.msg import Image
+
+from physis_ros.msg import ActionChunk as ActionChunkMessage
+from physis_ros.output.sketch import Quantiles, Sketch
+from physis_ros.ros import conversions, qos
+from physis_ros.ros.qos import QosWatch
+from physis_ros.session.produced import Produced
+
+WARM_UP_CHUNKS = 5
+
+
+class WamOutputs:
+    """
+    The publishers for chunks and frames. Thread-safe.
+
+    :param node: the owner.
+    :param watch: makes the publishers.
+    :param frame_id: gives the camera's frame.
+    """
+
+    def __init__(self, node: Node, watch: QosWatch, frame_id: Callable[[], str]) -> None:
+        self._node, self._frame_id = node, frame_id
+        self._chunks = watch.advertise(ActionChunkMessage, '~/action_chunk', qos.CHUNK)
+        self._frames = watch.advertise(Image, '~/predicted_image', qos.SENSOR_OUT)
+        self._lock = threading.Lock()
+        self._age_ms = Sketch()
+        self._base = self._epoch = 0
+        self._delivered = 0
+        self._wanted = False
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the last chunk published, or the first one to come."""
+        return self._epoch
+
+    @property
+    def delivered(self) -> int:
+        """Chunks published since activation."""
+        return self._delivered
+
+    @property
+    def warming_up(self) -> bool:
+        """Whether the first chunks are still awaited."""
+        return self._delivered < WARM_UP_CHUNKS
+
+    def age_figures(self) -> Quantiles:
+        """Return the ages at publication [ms], warm-up left out."""
+        with self._lock:
+            return self._age_ms.figures()
+
+    def new_engine(self) -> None:
+        """Go on above the last epoch: a new engine counts its own from 0 again."""
+        self._base = self._epoch + 1
+
+    def activate(self) -> None:
+        """Begin to count anew."""
+        with self._lock:
+            self._age_ms, self._delivered = Sketch(), 0
+
+    def frames_wanted(self) -> bool:
+        """Whether somebody looks at the predicted frames; as of the last :meth:`look`."""
+        return self._wanted
+
+    def look(self) -> None:
+        """Look who listens; asking the middleware for every chunk would cost more."""
+        self._wanted = self._frames.get_subscription_count() > 0
+
+    def deliver(self, produced: Produced) -> None:
+        """Publish a chunk and its frames."""
+        chunk = replace(produced.chunk, epoch=self._base + produced.chunk.epoch)
+        self._chunks.publish(conversions.chunk_message(chunk))
+        for frame in produced.frames:
+            self._frames.publish(conversions.predicted_image_message(frame, self._frame_id()))
+        with self._lock:
+            self._epoch = chunk.epoch
+            self._delivered += 1
+            if not self.warming_up:
+                self._age_ms.add((chunk.times.publish_ns - chunk.observed_ns) * 1e-6)
+
+    def close(self) -> None:
+        """Take the publishers away; nothing may be delivered any more."""
+        self._node.destroy_publisher(self._chunks)
+        self._node.destroy_publisher(self._frames)
