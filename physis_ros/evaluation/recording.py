@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a recording of a run holds, as arrays: ticks, chunks, truth, joints, camera instants.
+
+Reads the bag once and keeps no image; frames are picked later (``frames.py``), when it is known
+which instants are wanted. Sits between ``bag.py`` and the scores.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from physis_ros.errors import BagError
+from physis_ros.evaluation import decode
+from physis_ros.evaluation.bag import Bag, Record
+from physis_ros.evaluation.scores import Times
+from physis_ros.evaluation.topics import Topics
+from physis_ros.types import ActionChunk, Command, FloatArray
+
+
+@dataclass(frozen=True)
+class Tick:
+    """
+    One servo tick.
+
+    :param log_ns: when the recorder received it.
+    :param command: what was commanded.
+    :param warm_up: outside the figures.
+    :param due: a chunk had to be playable.
+    :param depth_ns: motion that lay ahead.
+    :param scheduled_ns: when it was meant to be, steady clock.
+    :param published_ns: when its command was handed over, steady clock.
+    """
+
+    log_ns: int
+    command: Command
+    warm_up: bool
+    due: bool
+    depth_ns: int
+    scheduled_ns: int
+    published_ns: int
+
+
+@dataclass(frozen=True)
+class Series:
+    """
+    Samples of some values over stream time.
+
+    :param stamps_ns: non-decreasing [n].
+    :param values: [n, k].
+    """
+
+    stamps_ns: Times
+    values: FloatArray
+
+    def between(self, start_ns: int, end_ns: int) -> Series:
+        """Return the samples from ``start_ns`` on and before ``end_ns``."""
+        first, last = np.searchsorted(self.stamps_ns, [start_ns, end_ns])
+        return Series(self.stamps_ns[first:last], self.values[first:last])
+
+
+@dataclass(frozen=True)
+class Episode:
+    """
+    One stretch of the run that is scored.
+
+    :param index: from 0; its seed is the run's seed plus this.
+    :param start_ns: the arm is in its first pose and the target begins to move.
+    :param end_ns: the next reset, or the end.
+    """
+
+    index: int
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True)
+class Recording:
+    """
+    A run.
+
+    :param configuration: what the run was started with; empty when nobody recorded it.
+    :param ticks: in order received.
+    :param chunks: in order received.
+    :param chunk_log_ns: when the recorder received each chunk.
+    :param episodes: stretches to score; one for all when the recording names none.
+    :param camera_ns: capture instants, non-decreasing.
+    :param joints: measured positions, columns as ``joint_names`` [rad or m].
+    :param tip: where the tip was [m], or None.
+    :param target: where the target was [m], or None.
+    :param status: the last status of the servo, or None.
+    :param log: kept lines, in order received.
+    """
+
+    configuration: Mapping[str, Any]
+    ticks: tuple[Tick, ...]
+    chunks: tuple[ActionChunk, ...]
+    chunk_log_ns: tuple[int, ...]
+    episodes: tuple[Episode, ...]
+    camera_ns: Times
+    joint_names: tuple[str, ...]
+    joints: Series
+    tip: Series | None
+    target: Series | None
+    stages: tuple[Mapping[str, Any], ...]
+    status: Any | None
+
+    @property
+    def start_ns(self) -> int:
+        """The first instant of interest."""
+        return self.episodes[0].start_ns
+
+
+def read(bag: Bag, topics: Topics) -> Recording:
+    """
+    Read everything but pictures.
+
+    :raises BagError: when there are no chunks or no ticks, or a message does not decode.
+    """
+    bag.require(topics.chunks, topics.playback)
+    collected = _Collected()
+    handlers = collected.handlers(topics)
+    for record in bag.records(*handlers):
+        handlers[record.topic](record)
+    return collected.recording()
+
+
+@dataclass
+class _Collected:
+    """What has been read so far."""
+
+    configuration: dict[str, Any] = field(default_factory=dict)
+    ticks: list[Tick] = field(default_factory=list)
+    chunks: list[ActionChunk] = field(default_factory=list)
+    chunk_log_ns: list[int] = field(default_factory=list)
+    marks: list[tuple[int, int]] = field(default_factory=list)
+    camera: list[int] = field(default_factory=list)
+    names: tuple[str, ...] = ()
+    stamps: dict[str, list[int]] = field(default_factory=dict)
+    values: dict[str, list[Any]] = field(default_factory=dict)
+    stages: list[Mapping[str, Any]] = field(default_factory=list)
+    status: Any | None = None
+    last_ns: int = 0
+
+    def handlers(self, topics: Topics) -> dict[str, Callable[[Record], None]]:
+        """Return what to do with each topic; topics that are not recorded are left out."""
+        wanted: dict[str, Callable[[Record], None]] = {
+            topics.chunks: self._chunk,
+            topics.playback: self._tick,
+            topics.status: self._status,
+            topics.episode: self._episode,
+            topics.configuration: self._configuration,
+            topics.stages: self._stages,
+            topics.camera: self._camera,
+            topics.joints: self._joints,
+            topics.tip: lambda record: self._point('tip', record),
+            topics.target: lambda record: self._point('target', record),
+        }
+        return {topic: handler for topic, handler in wanted.items() if topic}
+
+    def _chunk(self, record: Record) -> None:
+        self.chunks.append(decode.chunk(record.message))
+        self.chunk_log_ns.append(record.log_ns)
+
+    def _tick(self, record: Record) -> None:
+        message = record.message
+        self.ticks.append(
+            Tick(
+                record.log_ns,
+                decode.command(message),
+                bool(message.warm_up),
+                bool(message.due),
+                decode.time_ns(message.buffer_depth),
+                int(message.scheduled_steady_ns),
+                int(message.published_steady_ns),
+            )
+        )
+
+    def _status(self, record: Record) -> None:
+        self.status = record.message
+
+    def _episode(self, record: Record) -> None:
+        # An Int32 has no stamp: the last truth or tick before it tells the stream time.
+        self.marks.append((int(record.message.data), self.last_ns))
+
+    def _configuration(self, record: Record) -> None:
+        self.configuration = _json(record)
+
+    def _stages(self, record: Record) -> None:
+        self.stages.append(_json(record))
+
+    def _camera(self, record: Record) -> None:
+        self.camera.append(decode.time_ns(record.message.header.stamp))
+
+    def _joints(self, record: Record) -> None:
+        message = record.message
+        self.names = self.names or tuple(message.name)
+        if tuple(message.name) == self.names:
+            self._sample('joints', record, list(message.position))
+
+    def _point(self, name: str, record: Record) -> None:
+        point = record.message.point
+        self._sample(name, record, [point.x, point.y, point.z])
+
+    def _sample(self, name: str, record: Record, values: list[float]) -> None:
+        stamp_ns = decode.time_ns(record.message.header.stamp)
+        self.last_ns = max(self.last_ns, stamp_ns)
+        self.stamps.setdefault(name, []).append(stamp_ns)
+        self.values.setdefault(name, []).append(values)
+
+    def recording(self) -> Recording:
+        """Return all of it."""
+        return Recording(
+            configuration=self.configuration,
+            ticks=tuple(self.ticks),
+            chunks=tuple(self.chunks),
+            chunk_log_ns=tuple(self.chunk_log_ns),
+            episodes=self._episodes(),
+            camera_ns=np.sort(np.array(self.camera, dtype=np.int64)),
+            joint_names=self.names,
+            joints=self._series('joints') or Series(np.empty(0, np.int64), np.empty((0, 0))),
+            tip=self._series('tip'),
+            target=self._series('target'),
+            stages=tuple(self.stages),
+            status=self.status,
+        )
+
+    def _series(self, name: str) -> Series | None:
+        """Return a series in order of its stamps; None when nothing came."""
+        if name not in self.values:
+            return None
+        stamps = np.array(self.stamps[name], dtype=np.int64)
+        order = np.argsort(stamps, kind='stable')
+        return Series(stamps[order], np.array(self.values[name], dtype=np.float64)[order])
+
+    def _episodes(self) -> tuple[Episode, ...]:
+        """Return the scored stretches, from the marks or, without any, the whole run."""
+        end_ns = max(self.last_ns, self.ticks[-1].command.stamp_ns) + 1
+        if not any(index >= 0 for index, _ in self.marks):
+            return (Episode(0, self.ticks[0].command.stamp_ns, end_ns),)
+        first_ns = self.ticks[0].command.stamp_ns
+        marks = [(index, stamp_ns or first_ns) for index, stamp_ns in self.marks]
+        following = [*(stamp_ns for _, stamp_ns in marks[1:]), end_ns]
+        before = [-1, *(index for index, _ in marks[:-1])]
+        # Between two episodes nothing runs (-1); a number right after another one is the end.
+        return tuple(
+            Episode(index, start_ns, stop_ns)
+            for (index, start_ns), stop_ns, last in zip(marks, following, before, strict=True)
+            if index >= 0 > last and stop_ns > start_ns
+        )
+
+
+def _json(record: Record) -> dict[str, Any]:
+    """Return the JSON object in a ``std_msgs/String``."""
+    try:
+        found = json.loads(record.message.data)
+    except json.JSONDecodeError as error:
+        raise BagError(f'{record.topic} must hold JSON, got {record.message.data!r}') from error
+    if not isinstance(found, dict):
+        raise BagError(f'{record.topic} must hold a JSON object, got {found!r}')
+    return found

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``summary.json``: every figure of a run, with what it means, from the recording alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from physis_ros import __version__
+from physis_ros.evaluation import accounting, frames, timing, topics, tracking
+from physis_ros.evaluation.bag import Bag
+from physis_ros.evaluation.frames import Compared, FrameFigures
+from physis_ros.evaluation.recording import Recording, read
+from physis_ros.evaluation.scores import rounded, spread
+from physis_ros.evaluation.tracking import Tracked, TrackingFigures
+from physis_ros.output.figures import Figures
+
+DEFINITIONS = {
+    'track_error_m': 'distance from tip to target, truth topics, the first '
+    f'{tracking.SETTLE_S:g} s of each episode left out',
+    'expert_track_error_m': 'the same for the scripted expert with perfect knowledge: same arm, '
+    'same seeds, simulated without ROS and without delay',
+    'hold_track_error_m': 'the same for an arm that stays in its first pose (mean)',
+    'action_age_ms': 'instant of the command minus capture of the oldest input behind it, every '
+    'tick played from a chunk after warm-up',
+    'response_latency_ms': 'one chunk: last input received to chunk published',
+    'engine_latency_ms': 'one chunk: entry into the engine to chunk published',
+    'output_interval_ms': 'chunk published to next chunk published, within one epoch',
+    'rates_hz.sensor': 'camera frames',
+    'rates_hz.replan': 'chunks made from an observation newer than that of the chunk before',
+    'rates_hz.chunk': 'chunks published',
+    'rates_hz.servo': 'commands',
+    'servo_jitter_us': 'absolute difference of the time between two commands and the set period, '
+    'steady clock, when they were handed to the middleware',
+    'deadline_due': 'servo periods after warm-up, lost ticks included',
+    'deadline_misses': 'of these, periods in which no fresh command was played: tick lost, no '
+    'chunk to play, command older than max_action_age, or tick late by more than half a period',
+    'ticks': 'servo ticks after warm-up',
+    'underrun_ticks': 'of these, ticks at which nothing could be played from a chunk',
+    'warm_up': 'from the start or a new epoch until settle_ms after its first played chunk; '
+    'outside all tick figures, and outside the chunk figures up to the first tick that counts',
+    'frame_psnr_db': 'predicted frame against the camera frame captured at exactly the instant it '
+    'is about, reduced to its size; PSNR of the mean square error over all frames',
+    'copy_last_psnr_db': 'the same for the newest frame that the prediction was made from',
+    'quantiles': 'nearest rank over all samples; null where there is none',
+}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """
+    A run, evaluated: the figures and everything the report draws.
+
+    :param summary: what ``summary.json`` holds.
+    """
+
+    recording: Recording
+    account: Figures
+    episodes: list[Tracked]
+    tracking: TrackingFigures
+    compared: list[Compared]
+    frames: FrameFigures
+    summary: dict[str, Any]
+
+
+def evaluate(bag: Bag) -> Evaluation:
+    """
+    Read a recording and compute everything.
+
+    :raises BagError: when it lacks chunks or ticks, or cannot be read.
+    """
+    names = topics.find(bag)
+    recording = read(bag, names)
+    account = accounting.recompute(recording)
+    episodes = tracking.tracked(recording)
+    track = tracking.figures(episodes)
+    pictures, unmatched = frames.compared(bag, names, recording)
+    quality = frames.figures(pictures, unmatched)
+    summary = _summary(recording, account, track, quality)
+    return Evaluation(recording, account, episodes, track, pictures, quality, summary)
+
+
+def _summary(
+    recording: Recording, account: Figures, track: TrackingFigures, quality: FrameFigures
+) -> dict[str, Any]:
+    """Return the figures by the names that are promised."""
+    given = recording.configuration
+    chunks = timing.ChunkSeries.of(recording)
+    age = spread([c.age_ns * 1e-6 for c in timing.counted(recording) if c.age_ns is not None])
+    result = {
+        'track_error_m': {**track.model.as_dict('mean', 'p95', 'n')},
+        'expert_track_error_m': track.expert.as_dict('mean', 'p95', 'n'),
+        'hold_track_error_m': rounded(track.hold.mean),
+        'action_age_ms': age.as_dict('p50', 'p99', 'max', 'n'),
+        'action_age_parts_ms': timing.age_parts(recording),
+        'response_latency_ms': spread(chunks.response_ms).as_dict('p50', 'p99', 'max', 'n'),
+        'engine_latency_ms': spread(chunks.engine_ms).as_dict('p50', 'p99', 'max', 'n'),
+        'output_interval_ms': spread(chunks.interval_ms).as_dict('p50', 'p99', 'max', 'n'),
+        'rates_hz': {name: rounded(value) for name, value in timing.rates_hz(recording).items()},
+        'servo_jitter_us': timing.jitter_us(recording).as_dict('p50', 'p99', 'max', 'n'),
+        'deadline_misses': account.misses,
+        'deadline_due': account.due,
+        'misses_by_cause': dict(account.misses_by_cause),
+        'underrun_ticks': account.underruns.ticks,
+        'underrun_longest_ms': rounded(account.underruns.longest_ns * 1e-6),
+        'ticks': account.ticks,
+        'warm_up_ticks': account.warmup_ticks,
+        'frame_psnr_db': _finite(quality.frame_psnr_db),
+        'copy_last_psnr_db': _finite(quality.copy_last_psnr_db),
+        'frames_compared': quality.n,
+        'frames_unmatched': quality.unmatched,
+        'kv_rule': given.get('kv_rule', recording.chunks[0].kv_rule),
+        'workers': given.get('workers'),
+        'stages': given.get('stages'),
+        'seed': given.get('seed'),
+        'episodes': len(recording.episodes),
+        'chunks': len(recording.chunks),
+        'version': given.get('version', __version__),
+        'configuration': dict(given),
+        'live_agrees': {
+            row.name: row.agrees for row in accounting.agreements(account, recording.status)
+        },
+        'definitions': DEFINITIONS,
+    }
+    result['checks'] = checks(result)
+    return result
+
+
+def checks(summary: dict[str, Any]) -> dict[str, bool | None]:
+    """
+    Return whether the figures are consistent with each other; None where one is missing.
+
+    An action's age contains its chunk's response; a chunk comes once in an interval; nothing is
+    replanned more often than chunks or frames come; the servo is the fastest but for the physics.
+    """
+    rates, age = summary['rates_hz'], summary['action_age_ms']
+    interval, response = summary['output_interval_ms'], summary['response_latency_ms']
+    return {
+        'response_p50 <= age_p50': _at_most(response['p50'], age['p50']),
+        'engine_p50 <= response_p50': _at_most(
+            summary['engine_latency_ms']['p50'], response['p50']
+        ),
+        'replan <= chunk': _at_most(rates['replan'], rates['chunk'], 1.001),
+        'replan <= sensor': _at_most(rates['replan'], rates['sensor'], 1.001),
+        'chunk <= servo': _at_most(rates['chunk'], rates['servo']),
+        'chunk * interval_p50 = 1': _equal(rates['chunk'], interval['p50']),
+        'misses <= due': _at_most(summary['deadline_misses'], summary['deadline_due']),
+        'underrun_ticks <= misses': _at_most(
+            summary['underrun_ticks'], summary['deadline_misses']
+        ),
+    }
+
+
+def _at_most(low: float | None, high: float | None, slack: float = 1.0) -> bool | None:
+    """Tell whether ``low`` is at most ``high``; None when one of them is not known."""
+    return None if low is None or high is None else low <= high * slack
+
+
+def _equal(rate_hz: float | None, interval_ms: float | None) -> bool | None:
+    """Tell whether rate and interval belong together, within a tenth."""
+    if rate_hz is None or interval_ms is None:
+        return None
+    return abs(rate_hz * interval_ms * 1e-3 - 1) <= 0.1
+
+
+def _finite(value: float | None) -> float | int | None:
+    """Return the value for JSON, which knows no infinity."""
+    return None if value is None or not math.isfinite(value) else rounded(value)
