@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Which streams a pool takes on (E9): all of a stream's ranks or nothing, and why not.
+
+Streams that run are never touched, moved or squeezed. Policy only: it keeps the books and decides,
+the pool opens and closes. Not thread-safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from physis_ros.engine.demand import Demand
+from physis_ros.engine.devices import DevicePool
+from physis_ros.engine.ledger import Ledger
+from physis_ros.engine.packing import pack
+from physis_ros.engine.placement import Placement, keep
+from physis_ros.engine.refusal import Refusal, alone_response_s, refuse
+from physis_ros.engine.spread import Width, best_width, find
+from physis_ros.errors import ParameterError
+
+
+@dataclass(frozen=True)
+class Admission:
+    """A stream was taken on; ``placement`` says where."""
+
+    placement: Placement
+
+
+class Admitter:
+    """
+    The door of a pool.
+
+    :param headroom: share of each device's time that admission leaves free.
+    """
+
+    def __init__(self, pool: DevicePool, headroom: float = 0.0) -> None:
+        if not 0 <= headroom < 1:
+            raise ParameterError('headroom', 'at least 0 and below 1', headroom)
+        self.pool, self.headroom = pool, headroom
+        self.ledger = Ledger(pool, headroom)
+        self._running: dict[str, Placement] = {}
+        self._widths: dict[tuple[object, ...], Width] = {}
+        self._closed = ''
+
+    @property
+    def running(self) -> dict[str, Placement]:
+        """The streams there are, by name."""
+        return dict(self._running)
+
+    def close(self, reason: str) -> None:
+        """Refuse everybody from here on (overload); running streams go on."""
+        self._closed = reason
+
+    def reopen(self) -> None:
+        """Admit again."""
+        self._closed = ''
+
+    def prepare(self, demand: Demand) -> Width:
+        """
+        Choose how wide a model is spread, once for each model and period.
+
+        Fills an empty pool in thought, which takes far longer than a decision; call it when the
+        model is loaded. The first :meth:`admit` of a model does it otherwise.
+        """
+        key = (demand.model.name, demand.slo_s, demand.owner)
+        if key not in self._widths:
+            self._widths[key] = best_width(self.pool, demand, self.headroom)
+        return self._widths[key]
+
+    def admit(self, demand: Demand, explain: bool = True) -> Admission | Refusal:
+        """
+        Take a stream on, whole, or say why not.
+
+        :param explain: whether a refusal also names the loosest change that would fit; finding
+            that takes longer than deciding.
+        :raises ParameterError: when a stream of that name runs.
+        """
+        if demand.stream in self._running:
+            raise ParameterError('stream', 'a name not in use', demand.stream)
+        if self._closed:
+            return Refusal(demand.stream, 'closed', '', self._closed)
+        width = self.prepare(demand)
+        placement, dead_end = find(self.ledger, demand, width)
+        if placement is None:
+            return refuse(self.ledger, demand, dead_end, explain)
+        response_s = alone_response_s(self.pool, placement)
+        if demand.response_s and response_s > demand.response_s:
+            return _slow(demand, response_s, placement, self.pool)
+        return self._take(placement)
+
+    def admit_all(self, demands: Sequence[Demand]) -> list[Admission | Refusal]:
+        """
+        Decide on several streams at once: as many as possible, never fewer than the even split.
+
+        Streams that run already count as they are; answers come in the order asked.
+        """
+        for placement in pack(self.ledger, demands, self.prepare):
+            self._take(placement)
+        return [
+            Admission(self._running[demand.stream])
+            if demand.stream in self._running
+            else refuse(self.ledger, demand, find(self.ledger, demand, self.prepare(demand))[1])
+            for demand in demands
+        ]
+
+    def leave(self, stream: str) -> None:
+        """
+        Free everything a stream held.
+
+        :raises ParameterError: when no stream of that name runs.
+        """
+        placement = self._running.pop(stream, None)
+        if placement is None:
+            raise ParameterError('stream', f'one of {sorted(self._running)}', stream)
+        self.ledger.release(placement.demand, placement.hosts)
+        self.ledger.tidy()
+
+    def _take(self, placement: Placement) -> Admission:
+        keep(self.ledger, placement)
+        self._running[placement.demand.stream] = placement
+        return Admission(placement)
+
+
+def _slow(demand: Demand, response_s: float, placement: Placement, pool: DevicePool) -> Refusal:
+    slowest = min(placement.devices, key=lambda i: pool.devices[i].speed)
+    detail = (
+        f'alone it answers in {response_s * 1e3:.1f} ms, asked {demand.response_s * 1e3:.1f} ms'
+    )
+    change = f'a response of {response_s * 1e3:.1f} ms'
+    return Refusal(
+        demand.stream, 'response', pool.devices[slowest].name, detail, change,
+        response_s=response_s,
+    )  # fmt: skip

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Where the ranks of one stream go: Best-Fit with limited discrepancy search. Pure.
+
+All ranks or none; what runs is never moved. Same books and same demand give the same answer. The
+search is bounded by a number of offers looked at, not by a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from physis_ros.engine.demand import Demand
+from physis_ros.engine.ledger import Ledger, Offer, Receipt
+from physis_ros.types import FloatArray
+
+OFFERS = 800
+DEPARTURES = 2
+_WIDTH = 3
+
+
+class Order(Enum):
+    """
+    What makes a device the first choice for a rank.
+
+    ``FULLEST``: Best-Fit, the fullest that still fits. ``COPIES``: the one that needs the fewest
+    bytes of new weights, then the fullest.
+    """
+
+    FULLEST = 'fullest'
+    COPIES = 'copies'
+
+
+@dataclass(frozen=True)
+class Placement:
+    """
+    A stream's place.
+
+    :param hosts: device of each rank.
+    :param new_bytes: weights that had to be copied.
+    """
+
+    demand: Demand
+    hosts: tuple[int, ...]
+    new_bytes: float
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """Devices used, ascending."""
+        return tuple(sorted(set(self.hosts)))
+
+    @property
+    def hops(self) -> int:
+        """How many times a chunk goes from one device to another."""
+        where = [self.hosts[rank] for rank in self.demand.owner]
+        return sum(a != b for a, b in pairwise(where))
+
+
+@dataclass
+class DeadEnd:
+    """
+    The furthest point a failed search came to.
+
+    :param rank: the rank that fitted nowhere; -1 when the search never failed.
+    :param offer: what it would have meant.
+    """
+
+    rank: int = -1
+    offer: Offer | None = None
+
+
+@dataclass
+class Search:
+    """
+    One search over the books; leaves them as they were unless told to keep a placement.
+
+    :param order: of devices.
+    :param homes: for each rank the device to try first, -1 for none.
+    :param only: devices that may be used; empty: all.
+    :param offers: how many offers to look at, at most.
+    :param ignore: rules taken as kept: ``memory``, ``time``, ``link``. For asking what binds.
+    """
+
+    ledger: Ledger
+    demand: Demand
+    order: Order = Order.COPIES
+    homes: Sequence[int] = ()
+    only: Sequence[int] = ()
+    offers: int = OFFERS
+    ignore: frozenset[str] = frozenset()
+    dead_end: DeadEnd = field(default_factory=DeadEnd)
+
+    def __post_init__(self) -> None:
+        """Prepare the books."""
+        self.ledger.begin(self.demand)
+        self._receipts: list[Receipt] = []
+        self._new_bytes: list[float] = []
+        self._left = self.offers
+        self._barred = np.ones(len(self.ledger.pool), bool)
+        self._barred[list(self.only) or slice(None)] = False
+
+    def run(self, departures: int = DEPARTURES) -> Placement | None:
+        """
+        Look for a place, at most so many departures from the first choice; books unchanged.
+
+        :returns: the first placement with the fewest departures, None when there is none within
+            the bounds.
+        """
+        for allowed in range(1 if self._hopeless() else departures + 1):
+            if self._descend([], allowed):
+                return self._unwind()
+            if self._left <= 0:
+                break
+        return None
+
+    def _hopeless(self) -> bool:
+        # More KV than all free memory: no order of devices helps, one round says where it breaks.
+        free = (self.ledger.memory - self.ledger.used)[~self._barred].sum()
+        return 'memory' not in self.ignore and free < self.demand.model.stream_bytes
+
+    def _unwind(self) -> Placement:
+        hosts = tuple(receipt.device for receipt in self._receipts)
+        placement = Placement(self.demand, hosts, sum(self._new_bytes))
+        while self._receipts:
+            self.ledger.undo(self._receipts.pop())
+        self._new_bytes.clear()
+        return placement
+
+    def _descend(self, hosts: list[int], departures: int) -> bool:
+        rank = len(hosts)
+        if rank == len(self.demand.ranks):
+            # With departures to spend, this way was seen in an earlier round.
+            return True
+        if self._left <= 0:
+            return False
+        self._left -= 1
+        offer = self.ledger.offer(self.demand, rank, hosts)
+        for place, device in enumerate(self._choices(rank, offer, departures)):
+            if self._step(hosts, rank, int(device), offer, departures - (place > 0)):
+                return True
+        return False
+
+    def _step(self, hosts: list[int], rank: int, device: int, offer: Offer, left: int) -> bool:
+        receipt = self.ledger.take(self.demand, rank, device, offer, hosts)
+        self._receipts.append(receipt)
+        self._new_bytes.append(float(offer.new_bytes[device]))
+        hosts.append(device)
+        sound = bool(self.ignore) or self.ledger.sound(receipt)
+        if sound and self._descend(hosts, left):
+            return True
+        hosts.pop()
+        self._new_bytes.pop()
+        self.ledger.undo(self._receipts.pop())
+        return False
+
+    def _choices(self, rank: int, offer: Offer, departures: int) -> Sequence[int]:
+        fits = offer.fits_but(self.ignore) & ~self._barred
+        able = np.flatnonzero(fits)
+        if not len(able):
+            if rank > self.dead_end.rank:
+                self.dead_end = DeadEnd(rank, offer)
+            return ()
+        ranked = able[np.lexsort(self._keys(offer, able))]
+        if self.homes and self.homes[rank] >= 0 and fits[self.homes[rank]]:
+            home = self.homes[rank]
+            ranked = np.concatenate(([home], ranked[ranked != home]))
+        return [int(d) for d in ranked[: 1 if departures == 0 else _WIDTH]]
+
+    def _keys(self, offer: Offer, able: npt.NDArray[np.intp]) -> list[FloatArray]:
+        # lexsort takes the first criterion last; the index breaks ties (the sort is stable).
+        full = np.maximum(offer.bytes / self.ledger.memory, offer.busy)[able]
+        if self.order is Order.FULLEST:
+            return [-full]
+        return [-full, offer.new_bytes[able]]
+
+
+def keep(ledger: Ledger, placement: Placement) -> bool:
+    """
+    Write a placement into the books, all of it or nothing.
+
+    :returns: whether it fits (it does when nothing changed since it was found).
+    """
+    ledger.begin(placement.demand)
+    hosts: list[int] = []
+    receipts: list[Receipt] = []
+    for rank, device in enumerate(placement.hosts):
+        offer = ledger.offer(placement.demand, rank, hosts)
+        receipts.append(ledger.take(placement.demand, rank, device, offer, hosts))
+        hosts.append(device)
+        if not offer.fits[device] or not ledger.sound(receipts[-1]):
+            while receipts:
+                ledger.undo(receipts.pop())
+            return False
+    return True
+
+
+def homes(demand: Demand, devices: Sequence[int]) -> list[int]:
+    """Spread a stream's ranks over devices in order, as evenly as the count allows."""
+    count = len(demand.ranks)
+    return [devices[rank * len(devices) // count] for rank in range(count)]
