@@ -50,7 +50,7 @@ def chunk(
 
 
 def player(measured: float | None = 0.0, **changes: Any) -> Player:
-    """Make an active player at time 0, at rest at ``measured``, that counts from its first chunk."""
+    """Make an active player at time 0, at rest at ``measured``, without a settling time."""
     changes = {'settle_ns': 0, 'names': NAMES, **changes}
     made = Player(PlayerConfig(**changes))
     if measured is not None:

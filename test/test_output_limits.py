@@ -41,6 +41,26 @@ def test_reject_refuses_only_what_is_beyond():
 
 
 @pytest.mark.parametrize(
+    ('limit', 'steps', 'reason'),
+    [
+        (JointLimit(velocity=10.0), [0.0, 0.25, 0.51], ChunkReject.VELOCITY_LIMIT),
+        (JointLimit(acceleration=100.0), [0.0, 0.0, 0.063], ChunkReject.ACCELERATION_LIMIT),
+        (JointLimit(jerk=1000.0), [0.0, 0.0, 0.0, 0.016], ChunkReject.JERK_LIMIT),
+    ],
+)
+def test_a_chunk_that_moves_too_fast_is_refused_only_when_wanted(limit, steps, reason):
+    actions = np.array(steps)[:, None]
+    assert Limits([limit], LimitMode.REJECT).too_fast(actions, 25_000_000) is reason
+    assert Limits([limit], LimitMode.REJECT).too_fast(actions * 0.95, 25_000_000) is None
+    assert Limits([limit], LimitMode.CLAMP).too_fast(actions, 25_000_000) is None
+
+
+def test_a_chunk_of_one_step_has_no_motion_to_refuse():
+    limits = Limits([JointLimit(velocity=1.0, jerk=1.0)], LimitMode.REJECT)
+    assert limits.too_fast(np.array([[99.0]]), 1) is None
+
+
+@pytest.mark.parametrize(
     'values',
     [
         {'lower': 1.0, 'upper': 1.0},

@@ -279,7 +279,7 @@ def test_the_command_is_the_newest_accepted_chunk_that_covers_the_instant(offers
 
 
 def check(line: Timeline, accepted: list[Any], time_ns: int) -> None:
-    """Compare with the newest chunk whose played span holds ``time_ns``, by looking at them all."""
+    """Compare with the newest chunk whose played span holds ``time_ns``, looking at them all."""
     sample = line.at(time_ns)
     for index in reversed(range(len(accepted))):
         from_ns, to_ns, dt_ns, curve = accepted[index]

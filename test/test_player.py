@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -97,7 +98,7 @@ def test_B5_the_ladder_tick_by_tick():
     assert commands[6].velocity[0] == pytest.approx(10.0)
     assert commands[7].position[0] == pytest.approx(0.35)
     assert [command.velocity[0] for command in commands[7:11]] == pytest.approx(
-        [10.0, 8.4375, 5.0, 1.5625]
+        [10.0, 8.75, 5.0, 1.25]
     )
     assert commands[10].position[0] < 0.35 + 0.1
     figures = made.account.figures()
@@ -287,6 +288,29 @@ def test_C24_depth_follows_the_measured_interval():
     assert made.depth_ns(400 * MS) == 375 * MS
     made.offer(chunk(21, 420, np.zeros(16), observed_ms=420, publish_ms=420), 420 * MS)
     assert made.depth_ns(420 * MS) == pytest.approx(40 * MS, rel=0.006)
+
+
+@pytest.mark.parametrize('merge', list(Merge))
+def test_C9_start_seams_underrun_and_resume_keep_the_limits_of_motion(merge):
+    limit = JointLimit(-2.0, 2.0, velocity=1.5, acceleration=12.0, jerk=400.0)
+    made = player(measured=0.8, merge=merge, limits=(limit,) * 2, hold_ns=20 * MS)
+    commands = []
+    for at in range(0, 3000, 5):
+        if at % 100 == 0 and not 1000 <= at < 1500:
+            steps = 0.5 * np.sin((at / 1000 + np.arange(8) * 0.025) * 2) + 0.2 * (at // 100 % 2)
+            made.offer(chunk(at // 100, at, steps, observed_ms=at - 50), at * MS)
+        commands.append(tick(made, at))
+        if commands[-1].play is Play.SILENT:
+            made.measured(commands[0].position * 0 + 0.3, at * MS)
+    plays = [command.play for command in commands]
+    assert {Play.PLAYING, Play.HOLD, Play.RAMP, Play.SILENT} == set(plays)
+    for before, after in pairwise(commands):
+        if Play.SILENT in (before.play, after.play):
+            continue
+        assert np.abs(after.velocity).max() <= 1.5 + 1e-6
+        assert np.abs(after.velocity - before.velocity).max() / 5e-3 <= 12.0 + 1e-6
+        moved = np.abs(after.position - before.position).max()
+        assert moved <= 1.5 * 5e-3 + 1e-6
 
 
 @pytest.mark.parametrize(

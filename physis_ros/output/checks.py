@@ -75,6 +75,7 @@ class Gate:
             return None, names
         order = [chunk.names.index(name) for name in self.config.names]
         actions, clamped, reject = self._limits.screen(chunk.actions[:, order])
+        reject = reject or self._limits.too_fast(actions, chunk.dt_ns)
         if reject is not None:
             return None, Verdict(reject, f'chunk {chunk.chunk} breaks {reject.value}')
         begun = self.begin(chunk.epoch)

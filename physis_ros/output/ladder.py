@@ -3,20 +3,30 @@
 The underrun ladder: what is commanded when no chunk can be played.
 
 Hold keeps the last motion (its velocity) for a moment, so that a chunk a few ticks late leaves no
-mark; ramp brings that velocity to rest; silent commands nothing and leaves the robot to its own
-controller. Which rung follows from the time since the underrun began alone: a clock that stands
-still climbs nothing.
+mark; ramp brings that velocity to rest, with bounded jerk (Ruckig); silent commands nothing and
+leaves the robot to its own controller. Which rung follows from the time since the underrun began
+alone: a clock that stands still climbs nothing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from ruckig import (
+    ControlInterface,
+    InputParameter,
+    Ruckig,
+    RuckigError,
+    Synchronization,
+    Trajectory,
+)
 
 from physis_ros.errors import ParameterError
 from physis_ros.output.interpolate import NS, State
 from physis_ros.types import FloatArray, Play
+
+LEAST = 1e-6
 
 
 @dataclass(frozen=True)
@@ -28,11 +38,13 @@ class LadderConfig:
     :param ramp_ns: least time to come to rest.
     :param acceleration: float64 [A], greatest deceleration [rad/s^2 or m/s^2]; infinite where
         there is no limit. The ramp takes longer than ``ramp_ns`` where it must.
+    :param jerk: float64 [A], greatest jerk [rad/s^3 or m/s^3], likewise.
     """
 
     hold_ns: int
     ramp_ns: int
     acceleration: FloatArray
+    jerk: FloatArray
 
     def __post_init__(self) -> None:
         """Refuse rungs that end before they begin."""
@@ -41,36 +53,66 @@ class LadderConfig:
         if self.ramp_ns <= 0:
             raise ParameterError('ramp_ns', '> 0', self.ramp_ns, 'a robot cannot stop at once')
 
+    def unlimited(self) -> LadderConfig:
+        """Return the same rungs without limits of motion."""
+        free = np.full(len(self.jerk), np.inf)
+        return replace(self, acceleration=free, jerk=free)
+
 
 class Ladder:
     """
     One underrun's way down, a function of time. Immutable.
 
+    Limits within which no stop can be planned are left aside, and a speed for which none can be
+    planned at all ends where it is.
+
     :param config: the rungs.
     :param start: the last commanded state and its instant.
     """
 
-    __slots__ = ('_hold_ns', '_ramp_ns', '_start')
+    __slots__ = ('_hold_ns', '_ramp', '_start', 'rest_ns')
 
     def __init__(self, config: LadderConfig, start: State) -> None:
         self._start = start
         self._hold_ns = config.hold_ns
-        # The steepest point of a smoothstep is 1.5 times its mean slope.
-        needed_s = float(np.max(1.5 * np.abs(start.velocity) / config.acceleration, initial=0.0))
-        self._ramp_ns = max(config.ramp_ns, int(needed_s / NS) + 1)
-
-    @property
-    def rest_ns(self) -> int:
-        """The instant of rest; silent from then on."""
-        return self._start.time_ns + self._hold_ns + self._ramp_ns
+        self._ramp = _ramp(config, start) or _ramp(config.unlimited(), start)
+        needed_ns = 0 if self._ramp is None else round(self._ramp.duration / NS)
+        ramp_ns = max(config.ramp_ns, needed_ns)
+        #: The instant of rest; silent from then on.
+        self.rest_ns = start.time_ns + config.hold_ns + ramp_ns
 
     def at(self, time_ns: int) -> tuple[Play, FloatArray, FloatArray]:
         """Return the rung, position and velocity at ``time_ns``; the rest pose when silent."""
         passed_ns = max(time_ns - self._start.time_ns, 0)
-        first, speed = self._start.position, self._start.velocity
         if passed_ns < self._hold_ns:
-            return Play.HOLD, first + speed * (passed_ns * NS), speed
-        u = min((passed_ns - self._hold_ns) / self._ramp_ns, 1.0)
-        moving_s = self._hold_ns * NS + self._ramp_ns * NS * (u - u**3 + u**4 / 2)
-        rung = Play.RAMP if u < 1.0 else Play.SILENT
-        return rung, first + speed * moving_s, speed * (1.0 - u * u * (3.0 - 2.0 * u))
+            moved = self._start.velocity * (passed_ns * NS)
+            return Play.HOLD, self._start.position + moved, self._start.velocity
+        rung = Play.RAMP if time_ns < self.rest_ns else Play.SILENT
+        if self._ramp is None:
+            return rung, self._start.position, np.zeros(len(self._start.position))
+        ramped_s = min((passed_ns - self._hold_ns) * NS, self._ramp.duration)
+        position, velocity, _ = self._ramp.at_time(ramped_s)
+        return rung, np.array(position), np.array(velocity)
+
+
+def _ramp(config: LadderConfig, start: State) -> Trajectory | None:
+    """
+    Plan the way from constant velocity to rest; None when it cannot be planned.
+
+    The gentlest symmetric stop in a time R has its greatest deceleration 2 v / R and the jerk
+    4 v / R^2; a limit that is lower makes the stop longer.
+    """
+    joints, ramp_s, speed = len(start.position), config.ramp_ns * NS, np.abs(start.velocity)
+    given, plan = InputParameter(joints), Trajectory(joints)
+    given.control_interface = ControlInterface.Velocity
+    given.synchronization = Synchronization.No
+    given.current_position = start.position + start.velocity * (config.hold_ns * NS)
+    given.current_velocity = start.velocity
+    given.target_velocity = np.zeros(joints)
+    given.max_acceleration = np.minimum(config.acceleration, np.maximum(2 * speed / ramp_s, LEAST))
+    given.max_jerk = np.minimum(config.jerk, np.maximum(4 * speed / ramp_s**2, LEAST))
+    try:
+        Ruckig(joints).calculate(given, plan)
+    except (RuckigError, ValueError):
+        return None
+    return plan

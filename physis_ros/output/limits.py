@@ -3,7 +3,8 @@
 Limits per joint: what a chunk may ask for.
 
 A chunk with a non-finite value is refused whole, always. Everything else is off until a limit is
-given, and then either moves the step onto the limit or refuses the chunk.
+given, and then either moves the step onto the limit or refuses the chunk. Limits of motion are
+kept tick by tick in ``motion``; here a chunk that asks for more is refused, when that is wanted.
 """
 
 from __future__ import annotations
@@ -18,6 +19,13 @@ import numpy as np
 from physis_ros.errors import ParameterError
 from physis_ros.output.verdict import ChunkReject
 from physis_ros.types import FloatArray
+
+ROUNDING = 1e-9
+MOTION = {
+    ChunkReject.VELOCITY_LIMIT: 'velocity',
+    ChunkReject.ACCELERATION_LIMIT: 'acceleration',
+    ChunkReject.JERK_LIMIT: 'jerk',
+}
 
 
 class LimitMode(Enum):
@@ -77,6 +85,9 @@ class Limits:
         self.joints, self.mode = tuple(joints), mode
         self._lower = column(joints, 'lower', -math.inf)
         self._upper = column(joints, 'upper', math.inf)
+        self._motion = [
+            (reject, column(joints, name, math.inf)) for reject, name in MOTION.items()
+        ]
         self._bounded = bool(np.isfinite(self._lower).any() or np.isfinite(self._upper).any())
 
     def screen(self, actions: FloatArray) -> tuple[FloatArray, int, ChunkReject | None]:
@@ -95,6 +106,17 @@ class Limits:
         if moved and self.mode is LimitMode.REJECT:
             return actions, 0, ChunkReject.POSITION_LIMIT
         return inside, moved, None
+
+    def too_fast(self, actions: FloatArray, dt_ns: int) -> ChunkReject | None:
+        """Return which limit of motion the steps' differences break, when chunks are refused."""
+        if self.mode is not LimitMode.REJECT:
+            return None
+        change = actions
+        for reject, greatest in self._motion:
+            change = np.diff(change, axis=0) / (dt_ns * 1e-9)
+            if (np.abs(change) > greatest * (1.0 + ROUNDING)).any():
+                return reject
+        return None
 
     def clamp(self, position: FloatArray) -> FloatArray:
         """Move positions ([A] or [H, A]) onto the position limits."""

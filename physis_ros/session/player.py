@@ -17,6 +17,7 @@ from physis_ros.output.account import Account
 from physis_ros.output.figures import Phase
 from physis_ros.output.interpolate import NS, State
 from physis_ros.output.ladder import Ladder
+from physis_ros.output.motion import Motion, MotionLimits
 from physis_ros.output.timeline import Sample, Timeline
 from physis_ros.output.verdict import ChunkReject, Verdict
 from physis_ros.session.player_config import PlayerConfig
@@ -53,6 +54,7 @@ class Player:
         self._timeline = Timeline(config.timeline)
         self._limits = config.timeline.limits
         self._ladder_config = config.ladder
+        self._motion_limits = MotionLimits(config.joint_limits)
         self._active = self._reset = False
         self._forget()
 
@@ -61,6 +63,7 @@ class Player:
         self._timeline.clear()
         self._command: Command | None = None
         self._ladder: Ladder | None = None
+        self._motion: Motion | None = None
         self._moved: State | None = None
         self._measured: State | None = None
         self._offered_ns: int | None = None
@@ -130,7 +133,7 @@ class Player:
         """End: return the final hold, at rest where the last command was; silent if none was."""
         moved = self._moved
         self._active = self._reset = False
-        self._moved = self._ladder = None
+        self._moved = self._ladder = self._motion = None
         self._timeline.clear()
         if moved is None:
             final = self._silence(now_ns, Reason.INACTIVE)
@@ -163,7 +166,7 @@ class Player:
             return last
         if last is not None and now_ns < last.stamp_ns:
             self._forget()
-        command = self._decide(now_ns)
+        command = self._within(self._decide(now_ns))
         self._remember(command)
         self.account.tick(command, now_ns - scheduled_ns)
         return command
@@ -174,6 +177,28 @@ class Player:
         if command.play is not Play.SILENT:
             self._moved = State(command.stamp_ns, command.position, command.velocity)
         return command
+
+    def _within(self, command: Command) -> Command:
+        """Keep a command within the limits of motion."""
+        if self._motion_limits.idle:
+            return command
+        if command.play is Play.SILENT:
+            self._motion = None
+            return command
+        self._motion = self._moving(self._motion, command)
+        return self._moved_to(command, self._motion)
+
+    def _moving(self, last: Motion | None, command: Command) -> Motion:
+        """Return the motion that follows ``last`` when ``command`` is wanted."""
+        stamp_ns, position, velocity = command.stamp_ns, command.position, command.velocity
+        if last is None:
+            return self._motion_limits.begin(stamp_ns, position, velocity)
+        return self._motion_limits.step(last, stamp_ns, position, velocity)
+
+    def _moved_to(self, command: Command, motion: Motion) -> Command:
+        """Return ``command`` with the motion's position and velocity."""
+        position = self._limits.clamp(motion.position)
+        return replace(command, position=position, velocity=motion.velocity)
 
     def _decide(self, now_ns: int) -> Command:
         """Choose between a chunk and the ladder."""
@@ -294,10 +319,14 @@ class Player:
         For multi-point trajectories. Changes nothing, and nothing of it is accounted.
         """
         points: list[Command] = []
+        motion = self._motion
         for i in range(1, count + 1):
             point = self._foresee(now_ns + i * dt_ns)
             if point is None:
                 break
+            if motion is not None:
+                motion = self._moving(motion, point)
+                point = self._moved_to(point, motion)
             points.append(point)
         return tuple(points)
 

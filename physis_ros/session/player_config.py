@@ -130,7 +130,8 @@ class PlayerConfig:
     def ladder(self) -> LadderConfig:
         """The ladder's part."""
         acceleration = column(self.joint_limits, 'acceleration', math.inf)
-        return LadderConfig(self.hold_ns, self.ramp_ns, acceleration)
+        jerk = column(self.joint_limits, 'jerk', math.inf)
+        return LadderConfig(self.hold_ns, self.ramp_ns, acceleration, jerk)
 
     @property
     def account(self) -> AccountConfig:
