@@ -55,7 +55,7 @@ class Player:
         self._limits = config.timeline.limits
         self._ladder_config = config.ladder
         self._motion_limits = MotionLimits(config.joint_limits)
-        self._active = self._reset = False
+        self._active = self._reset = self._reset_now = False
         self._forget()
 
     def _forget(self) -> None:
@@ -91,7 +91,7 @@ class Player:
         """Take a chunk, or say why not; a higher epoch begins by itself."""
         verdict = self._judge(chunk, now_ns)
         if verdict.new_epoch:
-            self._offered_ns, self._reset = None, True
+            self._turn()
         if verdict.accepted:
             self._offered_ns = now_ns
         self.account.chunk(chunk, verdict)
@@ -148,8 +148,12 @@ class Player:
         """Go on to ``epoch``: nothing older is played from now on. False for an older epoch."""
         if not self._timeline.begin(epoch):
             return False
-        self._offered_ns, self._reset = None, True
+        self._turn()
         return True
+
+    def _turn(self) -> None:
+        """Note a new epoch: even a clock that stands still repeats nothing of the one before."""
+        self._offered_ns, self._reset, self._reset_now = None, True, True
 
     def tick(self, now_ns: int, scheduled_ns: int) -> Command:
         """
@@ -161,11 +165,12 @@ class Player:
         :param scheduled_ns: when this tick was due; only the account looks at it.
         """
         last = self._command
-        if last is not None and now_ns == last.stamp_ns:
+        if last is not None and now_ns == last.stamp_ns and not self._reset_now:
             self.account.tick(last)
             return last
         if last is not None and now_ns < last.stamp_ns:
             self._forget()
+        self._reset_now = False
         command = self._within(self._decide(now_ns))
         self._remember(command)
         self.account.tick(command, now_ns - scheduled_ns)
@@ -193,6 +198,8 @@ class Player:
         stamp_ns, position, velocity = command.stamp_ns, command.position, command.velocity
         if last is None:
             return self._motion_limits.begin(stamp_ns, position, velocity)
+        if stamp_ns <= last.time_ns:
+            return last
         return self._motion_limits.step(last, stamp_ns, position, velocity)
 
     def _moved_to(self, command: Command, motion: Motion) -> Command:
