@@ -113,6 +113,10 @@ def test_the_reason_turns_from_late_to_none_when_no_chunk_comes_any_more():
     commands = run(made, 0, 300)
     assert commands[200 // 5].reason is Reason.CHUNK_LATE
     assert commands[205 // 5].reason is Reason.NO_CHUNK
+    made.reset(1, 300 * MS)
+    reasons = [command.reason for command in run(made, 305, 500, 195)]
+    assert reasons == [Reason.EPOCH, Reason.EPOCH]
+    assert tick(made, 501).reason is Reason.NO_CHUNK
 
 
 def test_the_ladder_keeps_within_the_position_limits():

@@ -55,7 +55,7 @@ class Player:
         self._limits = config.timeline.limits
         self._ladder_config = config.ladder
         self._motion_limits = MotionLimits(config.joint_limits)
-        self._active = self._reset = self._reset_now = False
+        self._active = self._turned = False
         self._forget()
 
     def _forget(self) -> None:
@@ -67,6 +67,7 @@ class Player:
         self._moved: State | None = None
         self._measured: State | None = None
         self._offered_ns: int | None = None
+        self._began_ns: int | None = None
 
     @property
     def state(self) -> PlayerState:
@@ -91,7 +92,7 @@ class Player:
         """Take a chunk, or say why not; a higher epoch begins by itself."""
         verdict = self._judge(chunk, now_ns)
         if verdict.new_epoch:
-            self._turn()
+            self._turn(now_ns)
         if verdict.accepted:
             self._offered_ns = now_ns
         self.account.chunk(chunk, verdict)
@@ -132,7 +133,7 @@ class Player:
     def deactivate(self, now_ns: int) -> Command:
         """End: return the final hold, at rest where the last command was; silent if none was."""
         moved = self._moved
-        self._active = self._reset = False
+        self._active = False
         self._moved = self._ladder = self._motion = None
         self._timeline.clear()
         if moved is None:
@@ -148,12 +149,12 @@ class Player:
         """Go on to ``epoch``: nothing older is played from now on. False for an older epoch."""
         if not self._timeline.begin(epoch):
             return False
-        self._turn()
+        self._turn(now_ns)
         return True
 
-    def _turn(self) -> None:
+    def _turn(self, now_ns: int) -> None:
         """Note a new epoch: even a clock that stands still repeats nothing of the one before."""
-        self._offered_ns, self._reset, self._reset_now = None, True, True
+        self._offered_ns, self._began_ns, self._turned = None, now_ns, True
 
     def tick(self, now_ns: int, scheduled_ns: int) -> Command:
         """
@@ -165,12 +166,12 @@ class Player:
         :param scheduled_ns: when this tick was due; only the account looks at it.
         """
         last = self._command
-        if last is not None and now_ns == last.stamp_ns and not self._reset_now:
+        if last is not None and now_ns == last.stamp_ns and not self._turned:
             self.account.tick(last)
             return last
         if last is not None and now_ns < last.stamp_ns:
             self._forget()
-        self._reset_now = False
+        self._turned = False
         command = self._within(self._decide(now_ns))
         self._remember(command)
         self.account.tick(command, now_ns - scheduled_ns)
@@ -220,7 +221,7 @@ class Player:
                 return self._silence(now_ns, Reason.NO_OBSERVATION)
             if start is not None:
                 sample = self._join(start, sample)
-        self._ladder, self._reset = None, False
+        self._ladder, self._began_ns = None, None
         return self._played(sample)
 
     def _must_join(self, sample: Sample) -> bool:
@@ -236,15 +237,18 @@ class Player:
         """Return why no chunk can be played."""
         if sample is not None:
             return Reason.EXPIRED
-        if self._reset:
+        if self._lately(self._began_ns, now_ns):
             return Reason.EPOCH
-        offered_ns = self._offered_ns
-        if offered_ns is not None and now_ns - offered_ns <= self.config.chunk_timeout_ns:
+        if self._lately(self._offered_ns, now_ns):
             return Reason.CHUNK_LATE
         seen = self._moved is not None or self._measured is not None
         return (
             Reason.NO_CHUNK if seen or not self.config.require_measured else Reason.NO_OBSERVATION
         )
+
+    def _lately(self, then_ns: int | None, now_ns: int) -> bool:
+        """Whether something happened not longer ago than a chunk may be missing."""
+        return then_ns is not None and now_ns - then_ns <= self.config.chunk_timeout_ns
 
     def _descend(self, now_ns: int, reason: Reason) -> Command:
         """Command the rung of the ladder that this underrun has come to."""
