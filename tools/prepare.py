@@ -24,13 +24,15 @@ from system import has_gpu, install_missing
 
 # The wheels' CMake files name two folders of the machine that they were built on.
 STALE_PYTHON = re.compile(r'/opt/python/cp\d+-cp\d+/include/python3\.\d+')
-STALE_NUMPY = re.compile(r'/opt/python/cp\d+-cp\d+/lib/python[\d.]+/site-packages/numpy/_core/include')
+STALE_NUMPY = re.compile(
+    r'/opt/python/cp\d+-cp\d+/lib/python[\d.]+/site-packages/numpy/_core/include'
+)
 INCLUDE_FOLDERS = """
 import numpy, sysconfig
 print(sysconfig.get_path('include'), numpy.get_include(), sep='\\n')
 """
 USE_EVERYTHING = """
-import importlib, pathlib, sys
+import importlib, sys
 import cv2, mujoco, numpy, rclpy, torch
 from rclpy.type_support import check_for_type_support
 for name in sys.argv[1:]:
@@ -61,8 +63,8 @@ class Environment:
         packages = digest(self._lock, sys.version, str(self._venv), self._sourced)
         self._stage('packages', packages, self._install)
         interfaces = sorted([*self._root.glob('msg/*.msg'), *self._root.glob('srv/*.srv')])
-        sources = [*interfaces, self._root / 'CMakeLists.txt', self._root / 'package.xml']
-        texts = [f'{source.name}\n{read(source)}' for source in sources]
+        texts = [f'{path.name}\n{read(path)}' for path in interfaces]
+        texts.append(read(self._root / 'CMakeLists.txt'))
         self._stage('messages', digest(packages, *texts), self._build_messages)
         names = [f'{path.parent.name}/{path.stem}' for path in interfaces]
         self._try_out(names)
@@ -200,7 +202,9 @@ class Environment:
 
     def _answer(self, code: str) -> list[str]:
         """Return the lines that ``code`` prints in the environment."""
-        done = subprocess.run([self._python, '-c', code], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [self._python, '-c', code], capture_output=True, text=True, check=True
+        )
         return done.stdout.splitlines()
 
 

@@ -61,7 +61,7 @@ class Steps:
         log.write_text('')
 
     def attempt(self, title: str, command: Sequence[str | Path], **environment: str) -> bool:
-        """Run ``command``, saying that it still runs now and then; return whether it ended well."""
+        """Run ``command``, telling now and then that it still runs; say whether it went well."""
         say(title)
         with self._log.open('a') as log:
             log.write(f'$ {" ".join(map(str, command))}\n')
