@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The committed prefix: what will be played before a chunk can be ready, offered to the model.
+
+Real-time chunking (Black, Galliker and Levine, 2025, arXiv 2506.07339): steps that are played
+while the model computes are frozen, later ones are matched the less the later they are, and the
+last ones are left to the model. The model's side is its own; this only reads a timeline.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from physis_ros.errors import ParameterError
+from physis_ros.output.timeline import Timeline
+from physis_ros.types import FloatArray
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """
+    The steps a chunk being made is about.
+
+    :param start_ns: the instant of its first action.
+    :param dt_ns: distance of steps.
+    :param steps: how many, H.
+    :param free: the last steps are free, s: at least so many are not matched.
+    """
+
+    start_ns: int
+    dt_ns: int
+    steps: int
+    free: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse horizons without steps."""
+        if self.dt_ns <= 0:
+            raise ParameterError('dt_ns', '> 0', self.dt_ns)
+        if self.steps <= 0:
+            raise ParameterError('steps', '> 0', self.steps)
+        if not 0 <= self.free <= self.steps:
+            raise ParameterError('free', f'in 0..{self.steps}', self.free)
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """
+    What a chunk should agree with.
+
+    :param actions: float64 [H, A] [rad or m]; zero where ``weights`` is.
+    :param weights: float64 [H]: 1 for frozen steps, falling to 0 for free ones.
+    :param frozen: number of frozen steps, d.
+    """
+
+    actions: FloatArray
+    weights: FloatArray
+    frozen: int
+
+
+def committed(timeline: Timeline, horizon: Horizon, ready_ns: int) -> Prefix:
+    """
+    Return what ``timeline`` has for the steps of ``horizon``.
+
+    :param ready_ns: when the chunk will be on the timeline: steps before it are frozen.
+    """
+    joints = len(timeline.config.gate.names)
+    actions = np.zeros((horizon.steps, joints))
+    known = _known(timeline, horizon, actions)
+    ahead_ns = ready_ns - horizon.start_ns
+    frozen = min(max(-(-ahead_ns // horizon.dt_ns), 0), known)
+    matched = min(known, horizon.steps - horizon.free)
+    return Prefix(actions, soft_mask(horizon.steps, frozen, matched), frozen)
+
+
+def _known(timeline: Timeline, horizon: Horizon, actions: FloatArray) -> int:
+    """Fill in the steps the timeline covers, from the first on, and return how many."""
+    for index in range(horizon.steps):
+        sample = timeline.at(horizon.start_ns + index * horizon.dt_ns)
+        if sample is None:
+            return index
+        actions[index] = sample.position
+    return horizon.steps
+
+
+def soft_mask(steps: int, frozen: int, matched: int) -> FloatArray:
+    """
+    Return the weights [H] of real-time chunking, its equation 5.
+
+    With d frozen and e = H - s matched steps the weight of step i is 1 below d, 0 from e on, and
+    between them ``c (exp(c) - 1) / (exp(1) - 1)`` with ``c = (e - i) / (e - d + 1)``.
+    """
+    index = np.arange(steps, dtype=np.float64)
+    closeness = np.clip((matched - index) / max(matched - frozen + 1, 1), 0.0, 1.0)
+    mask: FloatArray = closeness * np.expm1(closeness) / math.expm1(1.0)
+    mask[index < frozen] = 1.0
+    return mask
