@@ -106,14 +106,12 @@ class Environment:
         ):
             return
         # uv knows where the CPU builds are kept.
+        uv: list[str | Path] = [self._venv / 'bin/uv', 'pip', 'install', '--python', self._python]
         if self._steps.attempt(
-            'pip knows no CPU build; asking uv', self._pip('--no-deps', self._fallback('uv'))
+            'pip knows no CPU build; installing uv', self._pip('--no-deps', self._fallback('uv'))
         ) and self._steps.attempt(
             'installing torch, CPU build, with uv',
-            [
-                *(self._venv / 'bin/uv', 'pip', 'install', '--python', self._python),
-                *('--no-deps', '--torch-backend', 'cpu', torch),
-            ],
+            [*uv, '--no-deps', '--torch-backend', 'cpu', torch],
         ):
             return
         self._steps.must('no CPU build found; installing torch as it comes', self._pip(torch))
@@ -134,29 +132,19 @@ class Environment:
             shutil.rmtree(folder, ignore_errors=True)
         # CMake refuses include folders (the environment's numpy) that lie in the source tree.
         source = build / 'source'
-        for folder in ('msg', 'srv'):
-            if (self._root / folder).is_dir():
-                shutil.copytree(self._root / folder, source / folder)
+        for kind in ('msg', 'srv'):
+            if (self._root / kind).is_dir():
+                shutil.copytree(self._root / kind, source / kind)
         for name in ('CMakeLists.txt', 'package.xml'):
             shutil.copy(self._root / name, source / name)
         tools = self._build_tools()
-        prefixes = [str(self._venv), *os.environ.get('AMENT_PREFIX_PATH', '').split(os.pathsep)]
-        if self._sourced:
-            prefixes = prefixes[1:]
-        paths = {
-            'AMENT_PREFIX_PATH': os.pathsep.join(prefixes),
-            'CMAKE_PREFIX_PATH': os.pathsep.join(prefixes),
-            'PATH': f'{self._venv / "bin"}{os.pathsep}{os.environ.get("PATH", os.defpath)}',
-        }
-        self._steps.must(
-            'configuring the messages',
-            [
-                *('cmake', '-S', source, '-B', build, *tools),
-                *('-DPHYSIS_ROS_MESSAGES_ONLY=ON', '-DBUILD_TESTING=OFF', '-Wno-dev'),
-                *(f'-DPython3_EXECUTABLE={self._python}', f'-DCMAKE_INSTALL_PREFIX={fresh}'),
-            ],
-            **paths,
-        )
+        paths = {'PATH': f'{self._venv / "bin"}{os.pathsep}{os.environ.get("PATH", os.defpath)}'}
+        if not self._sourced:
+            paths |= dict.fromkeys(('AMENT_PREFIX_PATH', 'CMAKE_PREFIX_PATH'), str(self._venv))
+        configure: list[str | Path] = ['cmake', '-S', source, '-B', build, *tools, '-Wno-dev']
+        configure += [f'-DPython3_EXECUTABLE={self._python}', f'-DCMAKE_INSTALL_PREFIX={fresh}']
+        configure += ['-DPHYSIS_ROS_MESSAGES_ONLY=ON', '-DBUILD_TESTING=OFF']
+        self._steps.must('configuring the messages', configure, **paths)
         jobs = str(len(os.sched_getaffinity(0)))
         self._steps.must(
             'building the messages', ['cmake', '--build', build, '--parallel', jobs], **paths
