@@ -27,13 +27,22 @@ def message_folder() -> Path:
 
     :raises BagError: when there is none, naming the places looked at.
     """
+    return shared_file('msg/ActionChunk.msg').parent
+
+
+def shared_file(name: str) -> Path:
+    """
+    Return a file that comes with the package, such as ``config/arm.yaml``.
+
+    :raises BagError: when it is nowhere, naming the places looked at.
+    """
     places = list(_places())
     for place in places:
-        if any(place.glob('*.msg')):
-            return place
+        if (place / name).is_file():
+            return place / name
     raise BagError(
-        f'message definitions of {PACKAGE} not found, looked in {[str(p) for p in places]}; '
-        f'run from the source tree or install the package'
+        f'{name} of {PACKAGE} not found, looked in {[str(p) for p in places]}; run from the '
+        f'source tree or install the package'
     )
 
 
@@ -56,9 +65,9 @@ def typestore(folder: Path | None = None) -> Typestore:
 
 
 def _places() -> Iterator[Path]:
-    """Yield where the texts may be, the source tree first."""
-    yield Path(__file__).resolve().parents[2] / 'msg'
+    """Yield where shared files may be, the source tree first."""
+    yield Path(__file__).resolve().parents[2]
     for prefix in os.environ.get('AMENT_PREFIX_PATH', '').split(os.pathsep):
         if prefix:
-            yield Path(prefix) / 'share' / PACKAGE / 'msg'
-    yield Path(sys.prefix) / 'share' / PACKAGE / 'msg'
+            yield Path(prefix) / 'share' / PACKAGE
+    yield Path(sys.prefix) / 'share' / PACKAGE

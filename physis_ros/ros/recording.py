@@ -6,7 +6,8 @@ Parameters (all read-only):
     folder (string)      existing output folder; ``run/`` and ``run.mcap`` are made in it
     topics (string[])    topics to record; each is taken as soon as somebody publishes it
 
-Subscriptions: the topics, with the reliability and durability that their publishers offer."""
+Subscriptions: the topics, with the reliability and durability that their publishers offer.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ from rclpy.subscription import Subscription
 
 from physis_ros.evaluation.definitions import typestore
 from physis_ros.evaluation.writer import BagWriter
+from physis_ros.ros.draining import drained, subscribe
 from physis_ros.ros.signals import Stop
 
 DRAIN_S = 0.02
@@ -34,8 +36,7 @@ class Recorder(Node):
     """
     The node. Single-threaded, without an executor.
 
-    It drains its subscriptions in batches, which at a thousand messages a second costs a tenth of
-    what a callback for each of them does.
+    It drains its subscriptions fifty times a second (``draining.py``).
     """
 
     def __init__(self) -> None:
@@ -73,12 +74,8 @@ class Recorder(Node):
         """Hand everything that has come to the writer."""
         put = self._writer.put
         for subscription, msgtype in self._sources:
-            handle = subscription.handle
-            with handle:
-                taken = handle.take_message(subscription.msg_type, True)
-                while taken is not None:
-                    put(subscription.topic_name, msgtype, taken[1]['received_timestamp'], taken[0])
-                    taken = handle.take_message(subscription.msg_type, True)
+            for data, info in drained(subscription):
+                put(subscription.topic_name, msgtype, info['received_timestamp'], data)
 
     def _discover(self) -> None:
         """Subscribe to what is wanted and published by now."""
@@ -101,8 +98,7 @@ class Recorder(Node):
             durability=DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE,
         )
         kind = _message_class(offers[0].topic_type)
-        # The callback is never called, as no executor knows this node; see `_drain`.
-        subscription = self.create_subscription(kind, topic, _unused, qos, raw=True)
+        subscription = subscribe(self, kind, topic, qos, raw=True)
         self._sources.append((subscription, offers[0].topic_type))
 
     def _say_dropped(self) -> None:
@@ -112,10 +108,6 @@ class Recorder(Node):
         if total > self._said_dropped:
             self.get_logger().warning(f'dropped since the start: {dropped}')
             self._said_dropped = total
-
-
-def _unused(_data: bytes) -> None:
-    """Stand where rclpy wants a callback."""
 
 
 def _message_class(msgtype: str) -> Any:

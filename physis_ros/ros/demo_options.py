@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the demo is asked to do, checked before anything is started."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from physis_ros.errors import ParameterError
+
+KV_MODELS = {'same_step': 'reach', 'clean': 'reach:clean'}
+LEAST_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """
+    One run.
+
+    :param episodes: how many [1].
+    :param seconds: length of each, the first of which is not scored [s].
+    :param seed: episode k uses seed + k.
+    :param out: folder for everything that is written.
+    :param workers: of the engine [1].
+    :param servo_hz: commands per second [Hz].
+    :param delay_ms: added to the camera's path [ms].
+    :param model: what runs; see ``physis_ros.backbones.registry``.
+    :param grouping: how its stages are placed on workers.
+    :param trace: file for a trace that Perfetto opens.
+    :param speed: simulated per real time [1].
+    :param json: print one JSON object instead of a table.
+    :param report: write ``report.html`` and ``predicted.gif``.
+    """
+
+    out: Path
+    trace: Path
+    episodes: int = 5
+    seconds: float = 10.0
+    seed: int = 0
+    workers: int = 2
+    servo_hz: float = 250.0
+    delay_ms: float = 0.0
+    model: str = 'reach'
+    grouping: str = 'stage'
+    speed: float = 1.0
+    json: bool = False
+    report: bool = True
+
+    def __post_init__(self) -> None:
+        """
+        Refuse what cannot be run.
+
+        :raises ParameterError: naming the option.
+        """
+        whole = (('episodes', 1, 10_000), ('seed', 0, 2**31 - 1), ('workers', 1, 256))
+        for name, low, high in whole:
+            if not low <= getattr(self, name) <= high:
+                raise ParameterError(f'--{name}', f'from {low} to {high}', getattr(self, name))
+        spans = (
+            ('seconds', LEAST_SECONDS, 86_400.0),
+            ('servo_hz', 10.0, 1000.0),
+            ('delay_ms', 0.0, 5000.0),
+            ('speed', 0.05, 20.0),
+        )
+        for name, least, most in spans:
+            value = getattr(self, name)
+            if not (math.isfinite(value) and least <= value <= most):
+                option = '--' + name.replace('_', '-')
+                raise ParameterError(option, f'from {least:g} to {most:g}', value)
+
+    def configuration(self) -> dict[str, Any]:
+        """Return what is recorded with the run, for whoever evaluates it."""
+        given = {**asdict(self), 'out': str(self.out), 'trace': str(self.trace)}
+        for name in ('json', 'report'):
+            del given[name]
+        return given
+
+
+def parse(arguments: Sequence[str] | None = None) -> DemoOptions:
+    """
+    Read the command line.
+
+    :raises ParameterError: naming the option that breaks a rule.
+    """
+    parser = argparse.ArgumentParser(
+        prog='./run demo',
+        description='A simulated arm follows a target under the embedded world-action model: '
+        'real ROS 2 nodes, real worker processes. Shows how it goes and writes recording, '
+        'figures and report.',
+    )
+    default = DemoOptions(Path(), Path())
+    add = parser.add_argument
+    add('--episodes', type=int, default=default.episodes, metavar='N', help='default %(default)s')
+    add('--seconds', type=float, default=default.seconds, metavar='S',
+        help='length of an episode [s], default %(default)s')  # fmt: skip
+    add('--seed', type=int, default=default.seed, metavar='K', help='of target, pose and noise')
+    add('--out', type=Path, metavar='DIR', help='output folder, default out/demo-<time>')
+    add('--workers', type=int, default=default.workers, metavar='W',
+        help='worker processes of the engine, default %(default)s')  # fmt: skip
+    add('--servo-hz', type=float, default=default.servo_hz, metavar='F',
+        help='commands per second, default %(default)s')  # fmt: skip
+    add('--delay-ms', type=float, default=default.delay_ms, metavar='X',
+        help='camera images come so much later [ms]')  # fmt: skip
+    add('--kv-rule', choices=list(KV_MODELS), default='same_step',
+        help='weights: same-step (pipelined) or the clean-KV twin (serial)')  # fmt: skip
+    add('--model', metavar='URI', help='another model: reach:FILE.safetensors')
+    add('--trace', type=Path, metavar='FILE',
+        help='where to write the trace that Perfetto opens, default DIR/trace.json')  # fmt: skip
+    add('--speed', type=float, default=default.speed, metavar='F',
+        help='simulated seconds per real second, default %(default)s')  # fmt: skip
+    add('--no-report', action='store_true', help='leave report.html and predicted.gif out')
+    add('--json', action='store_true', help='print one JSON object, nothing else, to stdout')
+    return options(parser.parse_args(arguments))
+
+
+def options(args: argparse.Namespace) -> DemoOptions:
+    """Return what was asked for."""
+    out = args.out or Path('out') / time.strftime('demo-%Y%m%d-%H%M%S')
+    clean = args.kv_rule == 'clean'
+    return DemoOptions(
+        out=out.absolute(),
+        trace=(args.trace or out / 'trace.json').absolute(),
+        episodes=args.episodes,
+        seconds=args.seconds,
+        seed=args.seed,
+        workers=args.workers,
+        servo_hz=args.servo_hz,
+        delay_ms=args.delay_ms,
+        model=args.model or KV_MODELS[args.kv_rule],
+        # Clean weights keep all passes of a block on one worker.
+        grouping='block' if clean else 'stage',
+        speed=args.speed,
+        json=args.json,
+        report=not args.no_report,
+    )
