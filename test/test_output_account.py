@@ -65,6 +65,15 @@ def test_due_ticks_and_misses_add_up_by_cause():
     assert figures.tick_late_us.max == 3000
 
 
+@pytest.mark.parametrize(('gap_ms', 'lost'), [(7.4, 0), (7.5, 1), (12.4, 1), (12.5, 2)])
+def test_a_gap_counts_the_nearest_number_of_periods(gap_ms, lost):
+    book = account()
+    book.tick(played(0))
+    book.tick(played(gap_ms))
+    assert book.figures().misses_by_cause.get('lost', 0) == lost
+    assert book.figures().due == 2 + lost
+
+
 def test_an_underrun_lasts_until_the_next_played_tick():
     book = account()
     book.tick(played(0))

@@ -50,7 +50,7 @@ def test_a_single_step_is_a_point():
         assert curve.at(7)[1][0] == 0.0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(-3000, 3000), min_size=3, max_size=12), st.floats(0, 1))
 def test_cubic_equals_scipys_pchip(thousandths, where):
     values = [value / 1000 for value in thousandths]

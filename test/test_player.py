@@ -372,7 +372,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(EVENTS, st.sampled_from(list(Merge)), st.sampled_from(list(Interpolation)))
 def test_whatever_comes_nothing_non_finite_too_old_or_of_an_older_epoch_goes_out(
     events, merge, kind

@@ -201,7 +201,9 @@ class Account:
             return
         self._age.add(command.age_ns * MS)
         for name, age_ns in command.input_age_ns.items():
-            self._inputs.setdefault(name, Sketch()).add(age_ns * MS)
+            if name not in self._inputs:
+                self._inputs[name] = Sketch()
+            self._inputs[name].add(age_ns * MS)
         observed_ns = command.stamp_ns - command.age_ns
         times = self._arrivals.times(command.epoch, observed_ns)
         if times is not None:

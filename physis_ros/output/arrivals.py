@@ -11,7 +11,7 @@ from collections import Counter, OrderedDict
 
 from physis_ros.output.figures import ChunkFigures
 from physis_ros.output.sketch import Sketch
-from physis_ros.output.verdict import ChunkReject, Verdict
+from physis_ros.output.verdict import Verdict
 from physis_ros.types import ActionChunk, ChunkTimes, Command, Play
 
 REMEMBERED = 256
@@ -74,10 +74,6 @@ class Arrivals:
         """Return the p99 of the interval; None below ``enough`` of them."""
         value = self._interval.quantile(0.99) if self._interval.n >= enough else None
         return None if value is None else int(value * 1e6)
-
-    def rejected(self, reason: ChunkReject) -> int:
-        """Return how many chunks were refused for ``reason``."""
-        return self._rejected[reason.value]
 
     def figures(self) -> ChunkFigures:
         """Return everything counted so far."""

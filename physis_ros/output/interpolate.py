@@ -74,9 +74,11 @@ class Curve:
         """Return position and velocity [A]; outside the grid the end pieces go on."""
         row = min(max((time_ns - self.start_ns) // self.step_ns, 0), len(self._rows) - 1)
         u = (time_ns - self.start_ns - row * self.step_ns) / self.step_ns
-        r0, r1, r2, r3 = self._rows[row]
-        position = r0 + u * (r1 + u * (r2 + u * r3))
-        velocity = (r1 + u * (2.0 * r2 + (3.0 * u) * r3)) * self._per_s
+        square, per_s = u * u, self._per_s
+        powers = np.array(
+            ((1.0, u, square, square * u), (0.0, per_s, 2.0 * u * per_s, 3.0 * square * per_s))
+        )
+        position, velocity = powers @ self._rows[row]
         return position, velocity
 
 

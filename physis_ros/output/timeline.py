@@ -9,79 +9,18 @@ anybody plays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from physis_ros.output.checks import Gate, GateConfig
 from physis_ros.output.interpolate import Curve, Kinds, State, between, fading, through
 from physis_ros.output.limits import Limits
 from physis_ros.output.merge import Merge, MergeConfig, Voice, ensemble
+from physis_ros.output.stretch import Origin, Sample, Stretch
 from physis_ros.output.verdict import ChunkReject, Verdict
-from physis_ros.types import ActionChunk, FloatArray
+from physis_ros.types import ActionChunk
 
 MOST_STRETCHES = 64
-
-
-@dataclass(frozen=True)
-class Sample:
-    """
-    What the timeline says about one instant.
-
-    :param chunk: the newest chunk behind it.
-    :param chunks: every chunk behind it, oldest first.
-    :param observed_ns: the oldest input behind it.
-    :param input_stamps_ns: the oldest stamp behind it for each input.
-    """
-
-    time_ns: int
-    position: FloatArray
-    velocity: FloatArray
-    epoch: int
-    chunk: int
-    chunks: tuple[int, ...]
-    observed_ns: int
-    input_stamps_ns: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class Origin:
-    """What a stretch remembers of its chunks; older inputs win where two meet."""
-
-    chunks: tuple[int, ...]
-    observed_ns: int
-    input_stamps_ns: Mapping[str, int]
-    step_ns: int
-
-    @classmethod
-    def of(cls, chunk: ActionChunk) -> Origin:
-        """Keep what a command needs to know of ``chunk``."""
-        return cls((chunk.chunk,), chunk.observed_ns, dict(chunk.input_stamps_ns), chunk.dt_ns)
-
-    def joined(self, other: Origin) -> Origin:
-        """Return the origin of something made of both."""
-        stamps = dict(self.input_stamps_ns)
-        for name, stamp_ns in other.input_stamps_ns.items():
-            stamps[name] = min(stamp_ns, stamps.get(name, stamp_ns))
-        return Origin(
-            tuple(sorted({*self.chunks, *other.chunks})),
-            min(self.observed_ns, other.observed_ns),
-            stamps,
-            max(self.step_ns, other.step_ns),
-        )
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """A curve and the time in which it is played, both ends included."""
-
-    from_ns: int
-    to_ns: int
-    curve: Curve
-    origin: Origin
-
-    def covers(self, time_ns: int) -> bool:
-        """Whether it says something about ``time_ns``."""
-        return self.from_ns <= time_ns <= self.to_ns
 
 
 @dataclass(frozen=True)
@@ -121,11 +60,6 @@ class Timeline:
     def epoch(self) -> int:
         """The epoch being played; -1 before the first."""
         return self._gate.epoch
-
-    @property
-    def end_ns(self) -> int | None:
-        """The last instant that is covered; None when empty."""
-        return self._stretches[-1].to_ns if self._stretches else None
 
     def offer(self, chunk: ActionChunk, now_ns: int, depth_ns: int | None = None) -> Verdict:
         """

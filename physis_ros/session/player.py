@@ -18,7 +18,8 @@ from physis_ros.output.figures import Phase
 from physis_ros.output.interpolate import NS, State
 from physis_ros.output.ladder import Ladder
 from physis_ros.output.motion import Motion, MotionLimits
-from physis_ros.output.timeline import Sample, Timeline
+from physis_ros.output.stretch import Sample
+from physis_ros.output.timeline import Timeline
 from physis_ros.output.verdict import ChunkReject, Verdict
 from physis_ros.session.player_config import PlayerConfig
 from physis_ros.types import ActionChunk, Command, FloatArray, Play, Reason
