@@ -9,6 +9,7 @@ done. Exit code 0 after a signal, 2 when the configuration was refused, 1 when s
 
 from __future__ import annotations
 
+import gc
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -52,6 +53,8 @@ def run(
     :param stop: installed first thing by the caller.
     :param args: the command line without the program; ``sys.argv`` when not given.
     """
+    # The imports, which may be cut short, are done: from here on everything is ended well.
+    stop.arm()
     setproctitle(f'physis: {name}')
     full = None if args is None else [sys.argv[0], *args]
     rclpy.init(args=full, signal_handler_options=SignalHandlerOptions.NO)
@@ -62,7 +65,6 @@ def run(
     try:
         node = make()
         executor.add_node(node)
-        stop.arm()
         node.run(executor, stop)
         logger.info(f'stopping: {stop.reason or "done"}')
     except PhysisError as error:
@@ -82,7 +84,9 @@ def _leave(node: Any, executor: Executor, stop: Stop, say: Callable[[str], objec
     steps: list[Callable[[], object]] = [stop.finish]
     if node is not None:
         steps += [node.close, lambda: executor.remove_node(node), node.destroy_node]
-    for step in [*steps, executor.shutdown, rclpy.try_shutdown]:
+    # Freezing spares the interpreter a last walk through everything, which takes it seconds with
+    # torch on a busy machine; whatever matters is closed by now.
+    for step in [*steps, executor.shutdown, rclpy.try_shutdown, gc.freeze]:
         try:
             step()
         except Exception:

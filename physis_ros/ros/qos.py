@@ -65,13 +65,23 @@ class QosWatch:
         self.trouble: dict[str, TopicTrouble] = {}
 
     def subscribe(
-        self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile
+        self,
+        kind: type,
+        topic: str,
+        callback: Callable[[Any], None],
+        profile: QoSProfile,
+        matched: Callable[[Any], None] | None = None,
     ) -> Subscription:
-        """Subscribe with overrides and events."""
+        """
+        Subscribe with overrides and events.
+
+        :param matched: called when a publisher comes or goes.
+        """
         resolved = self._node.resolve_topic_name(topic)
         events = SubscriptionEventCallbacks(
             incompatible_qos=lambda info: self._incompatible(resolved, 'publisher', info),
             message_lost=lambda info: self._lost(resolved, info),
+            matched=matched,
         )
         return self._node.create_subscription(
             kind,

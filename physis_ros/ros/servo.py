@@ -60,6 +60,8 @@ class ServoNode(Node):
         self._adapter = Adapter(self.config, self.player)
         self._ros_time = RosClock(self)
         self._watch = QosWatch(self)
+        self._newest = (-1, -1)
+        self._other_engine = False
         self._times: OrderedDict[tuple[int, int], ChunkTimes] = OrderedDict()
         self._stream = self.config.stream
         self._command: Command | None = None
@@ -80,7 +82,9 @@ class ServoNode(Node):
         self._command_out = watch.advertise(self._adapter.kind, '~/command', qos.COMMAND)
         self._playback_out = watch.advertise(Playback, '~/playback', qos.PLAYBACK)
         self._status_out = watch.advertise(PlaybackStatus, '~/playback_status', qos.LATCHED)
-        watch.subscribe(ActionChunkMessage, 'action_chunk', self._on_chunk, qos.CHUNK)
+        watch.subscribe(
+            ActionChunkMessage, 'action_chunk', self._on_chunk, qos.CHUNK, self._on_engine
+        )
         watch.subscribe(JointState, 'joint_states', self._on_joints, qos.SENSOR_IN)
         self.create_service(Trigger, '~/reset', self._on_reset)
         self.create_service(SetBool, '~/pause', self._on_pause)
@@ -179,11 +183,28 @@ class ServoNode(Node):
         except ChunkError as error:
             self._refused(f'{message.stream} {message.epoch}/{message.chunk}', str(error))
             return
-        self._stream = chunk.stream
+        if self._other_engine and (chunk.epoch, chunk.chunk) < self._newest:
+            self._begin_anew()
+        self._other_engine, self._stream = False, chunk.stream
         verdict = self.player.offer(chunk, self._ros_time.now_ns())
-        if verdict.reject is not None and self.player.account.phase is not Phase.INACTIVE:
+        if verdict.accepted:
+            self._newest = max(self._newest, (chunk.epoch, chunk.chunk))
+        elif self.player.account.phase is not Phase.INACTIVE:
             self._refused(f'{chunk.stream} {chunk.epoch}/{chunk.chunk}', verdict.detail)
         self._remember(chunk)
+
+    def _on_engine(self, info: Any) -> None:
+        """Note that an engine has come; it may count from 0 again."""
+        self._other_engine = self._other_engine or info.current_count_change > 0
+
+    def _begin_anew(self) -> None:
+        """Forget the last engine's epochs; the account goes on."""
+        self.get_logger().info('another engine has begun: starting from the measured state')
+        account, self._newest = self.player.account, (-1, -1)
+        self.player = Player(self.config.player)
+        self.player.account = account
+        self._adapter = Adapter(self.config, self.player)
+        self.player.activate(self._ros_time.now_ns())
 
     def _refused(self, chunk: str, why: str) -> None:
         """Say why a chunk was refused."""

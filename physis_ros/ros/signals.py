@@ -3,12 +3,14 @@
 Ctrl-C and SIGTERM as a flag that the main loop looks at.
 
 rclpy's own handlers invalidate the context first, so nothing could be published any more: a node
-could not send its final hold. These never touch the context. Before a node is up there is nothing
-to hold, and a signal ends the process at once; afterwards it only sets the flag, however often.
+could not send its final hold. These never touch the context. While modules are imported there is
+nothing to hold, and a signal ends the process at once; afterwards it only sets the flag, however
+often.
 """
 
 from __future__ import annotations
 
+import gc
 import signal
 from types import FrameType
 
@@ -50,4 +52,6 @@ class Stop:
         self.request(signal.Signals(number).name)
         if not self._armed:
             self.finish()
+            # What is imported so far need not be walked through once more: see process.py.
+            gc.freeze()
             raise SystemExit(0)

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The servo node as a process over real DDS: chunks in, commands out, and how it leaves."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip('rclpy')
+pytest.importorskip('physis_ros.msg')
+
+from ros_cases import JOINTS, steady_chunk
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+from std_srvs.srv import SetBool
+from trajectory_msgs.msg import JointTrajectory
+
+from physis_ros.msg import ActionChunk, Playback, PlaybackStatus
+from physis_ros.ros import conversions, qos
+
+MODULE = 'physis_ros.ros.servo_node'
+GIVEN = ('--ros-args', '-p', 'joints:=[shoulder, elbow]')
+
+
+class Feed:
+    """
+    Plays the robot and the engine: joint states and chunks, at their rates.
+
+    :param bench: the probe's.
+    """
+
+    def __init__(self, bench: Any) -> None:
+        self._bench = bench
+        self._chunks_out = bench.probe.create_publisher(ActionChunk, 'action_chunk', qos.CHUNK)
+        self._joints_out = bench.probe.create_publisher(JointState, 'joint_states', 10)
+        self.position, self.epoch, self.number = (0.5, 1.0), 0, 0
+        self.names: tuple[str, ...] = JOINTS
+        self._ticks = 0
+        self._timer = bench.probe.create_timer(0.02, self._tick)
+
+    def _tick(self) -> None:
+        stamp_ns, rest = time.time_ns(), np.zeros(2)
+        joints = conversions.joint_state_message(stamp_ns, self.names, np.array([0.4, 1.1]), rest)
+        self._joints_out.publish(joints)
+        self._ticks += 1
+        if self._ticks % 5 == 0:
+            chunk = steady_chunk(self.number, self.position, self.epoch)
+            self._chunks_out.publish(conversions.chunk_message(chunk))
+            self.number += 1
+
+    def stop(self) -> None:
+        """Fall silent."""
+        self._timer.cancel()
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+def test_chunks_become_commands_and_every_signal_ends_with_a_hold(
+    bench: Any, launcher: Any, number: signal.Signals
+) -> None:
+    process = launcher.start(MODULE, *GIVEN, '-p', 'command_type:=joint_state')
+    commands = bench.collect(JointState, 'servo_node/command')
+    ticks = bench.collect(Playback, 'servo_node/playback', qos.PLAYBACK)
+    Feed(bench)
+
+    def arrived() -> bool:
+        return bool(commands) and np.allclose(commands[-1].position, (0.5, 1.0))
+
+    assert bench.spin_until(arrived, 30), launcher.log(process)
+    assert bench.spin_until(lambda: ticks and ticks[-1].play == Playback.PLAY_PLAYING, 5)
+    assert list(commands[0].name) == list(JOINTS)
+    # From where the robot was measured to be, not with a jump.
+    assert np.allclose(commands[0].position, (0.4, 1.1), atol=0.01)
+    played = [tick for tick in ticks if tick.play == Playback.PLAY_PLAYING]
+    ages_ns = [conversions.duration_ns(tick.age) for tick in played]
+    assert all(50_000_000 <= age_ns < 1_000_000_000 for age_ns in ages_ns)
+    assert {item.name for item in played[-1].inputs} == {'camera', 'joints'}
+
+    process.send_signal(number)
+    bench.spin_until(lambda: process.poll() is not None, 10)
+    assert process.returncode == 0, launcher.log(process)
+    bench.spin_until(lambda: ticks[-1].reason == Playback.REASON_INACTIVE, 2)
+    assert (ticks[-1].play, ticks[-1].reason) == (Playback.PLAY_HOLD, Playback.REASON_INACTIVE)
+    assert list(commands[-1].velocity) == [0.0, 0.0]
+    assert np.allclose(commands[-1].position, (0.5, 1.0), atol=0.01)
+
+
+def test_an_underrun_brings_the_robot_to_rest_and_is_told(bench: Any, launcher: Any) -> None:
+    process = launcher.start(MODULE, *GIVEN, '-p', 'settle_ms:=0')
+    commands = bench.collect(JointTrajectory, 'servo_node/command')
+    states = bench.collect(PlaybackStatus, 'servo_node/playback_status', qos.LATCHED)
+    feed = Feed(bench)
+    assert bench.spin_until(
+        lambda: commands and states and states[-1].state == PlaybackStatus.STATE_ACTIVE, 30
+    ), launcher.log(process)
+    times = [conversions.duration_ns(p.time_from_start) for p in commands[-1].points]
+    assert times[0] == 20_000_000
+    assert times == sorted(set(times))
+
+    feed.stop()
+    assert bench.spin_until(lambda: states[-1].underruns == 1, 5), states[-1]
+    assert bench.spin_until(lambda: states[-1].play == Playback.PLAY_SILENT, 5)
+    reasons = {item.name for item in states[-1].underrun_reasons}
+    assert 'chunk_late' in reasons
+    told = len(commands)
+    bench.spin_until(lambda: False, 0.3)
+    assert len(commands) == told
+
+
+def test_another_engine_is_played_though_it_counts_from_zero(bench: Any, launcher: Any) -> None:
+    process = launcher.start(MODULE, *GIVEN, '-p', 'command_type:=joint_state')
+    ticks = bench.collect(Playback, 'servo_node/playback', qos.PLAYBACK)
+    first = Feed(bench)
+    first.epoch = 5
+    playing = Playback.PLAY_PLAYING
+    assert bench.spin_until(
+        lambda: ticks and (ticks[-1].epoch, ticks[-1].play) == (5, playing), 30
+    ), launcher.log(process)
+    first.stop()
+    Feed(bench)
+    assert bench.spin_until(lambda: (ticks[-1].epoch, ticks[-1].play) == (0, playing), 10)
+
+
+def test_pause_holds_and_going_on_plays_again(bench: Any, launcher: Any) -> None:
+    process = launcher.start(MODULE, *GIVEN, '-p', 'command_type:=float64_multi_array')
+    commands = bench.collect(Float64MultiArray, 'servo_node/command')
+    states = bench.collect(PlaybackStatus, 'servo_node/playback_status', qos.LATCHED)
+    client = bench.probe.create_client(SetBool, 'servo_node/pause')
+    Feed(bench)
+    assert bench.spin_until(lambda: len(commands) > 100, 30), launcher.log(process)
+    for paused, state in ((True, PlaybackStatus.STATE_INACTIVE), (False, None)):
+        answer = client.call_async(SetBool.Request(data=paused))
+        assert bench.spin_until(answer.done, 5)
+        assert answer.result().success
+        if paused:
+            assert bench.spin_until(lambda wanted=state: states[-1].state == wanted, 5)
+            told = len(commands)
+            bench.spin_until(lambda: False, 0.3)
+            assert len(commands) <= told + 1
+    assert bench.spin_until(lambda: len(commands) > told + 100, 5)
+
+
+def test_missing_joints_are_named_on_both_sides(bench: Any, launcher: Any) -> None:
+    process = launcher.start(MODULE, *GIVEN)
+    feed = Feed(bench)
+    feed.names = ('joint_1', 'joint_2')
+    words = "joints missing: ['shoulder', 'elbow']; expected ['shoulder', 'elbow'], got ['joint_1'"
+    assert bench.spin_until(lambda: words in launcher.log(process), 30), launcher.log(process)
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'words'),
+    [
+        ((*GIVEN, '-p', 'servo_rate:=250.0'), "did you mean ['servo_rate_hz']"),
+        (
+            (*GIVEN, '-p', 'servo_rate_hz:=0.0'),
+            '/servo_node.servo_rate_hz must be >= 1, got 0.0',
+        ),
+        ((), '/servo_node.joints must be the names of the joints, got []'),
+    ],
+)
+def test_a_wrong_parameter_ends_the_process_with_a_clear_line(
+    launcher: Any, arguments: tuple[str, ...], words: str
+) -> None:
+    process = launcher.start(MODULE, *arguments)
+    assert process.wait(30) == 2
+    assert words in launcher.log(process)
+    assert 'Traceback' not in launcher.log(process)
