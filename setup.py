@@ -17,7 +17,7 @@ setup(
     license='Apache-2.0',
     python_requires='>=3.10',
     packages=find_packages(include=[NAME, f'{NAME}.*']),
-    package_data={'': ['*.safetensors', '*.xml', 'py.typed']},
+    package_data={NAME: ['py.typed', '**/*.safetensors', '**/*.xml']},
     install_requires=[
         'ddsketch',
         'matplotlib',
