@@ -135,6 +135,7 @@ class SyntheticBackbone:
 
     def __init__(self, spec: ModelSpec, sizes: Sizes, device: str, blocks: Iterable[int]) -> None:
         self._spec, self._stage_s = spec, sizes.stage_ms / 1e3
+        self._began_s = 0.0
         self._seed, self._device = sizes.seed, device
         width, latent = spec.width, spec.tokens * _CHANNELS
         pixels = _IMAGE * _IMAGE * 3
@@ -169,6 +170,7 @@ class SyntheticBackbone:
         self, latent: Tensor | None, conditioning: Tensor, noise: Tensor, step: Tensor
     ) -> Tensor:
         """Mix estimate and noise as the step has it, embed beside the conditioning."""
+        self._began_s = time.monotonic()
         level = (1.0 - step / self._spec.steps).clamp(min=0.0)[:, None, None]
         mixed = noise if latent is None else (1.0 - level) * latent + level * noise
         offset = conditioning + self._w['step'][step]
@@ -176,13 +178,14 @@ class SyntheticBackbone:
 
     def block(self, index: int, hidden: Tensor, step: Tensor, kv: KvWindow) -> Tensor:
         """Attend over the window, then a two-layer perceptron; both residual."""
-        until_s = time.monotonic() + self._stage_s
+        # The first block's stage began with the step's entry.
+        began_s = self._began_s if index == 0 else time.monotonic()
         weights = self._blocks[index]
         hidden = hidden + self._attend(hidden + self._w['step'][step][:, None], weights, kv)
         inner = functional.gelu(self._norm(hidden) @ weights['up'])
         hidden = hidden + inner @ weights['down']
         if self._stage_s:
-            time.sleep(max(0.0, until_s - time.monotonic()))
+            time.sleep(max(0.0, began_s + self._stage_s - time.monotonic()))
         return hidden
 
     def leave(self, hidden: Tensor, step: Tensor) -> Tensor:

@@ -37,8 +37,10 @@ class KvRing:
         self.valid = torch.zeros((1, slots), dtype=torch.bool, device=device)
         self._sink, self._cycle, self._oldest = spec.sink, spec.window + 1, spec.window + 1
         self._chunk_of = np.full(slots, -1, dtype=np.int64)
-        self._age_host = torch.zeros((1, slots), dtype=torch.int64)
-        self._valid_host = torch.zeros((1, slots), dtype=torch.bool)
+        # Ages are computed on the processor: in place when the ring lives there.
+        self._host = self.age.device.type == 'cpu'
+        self._age_host = self.age if self._host else self.age.cpu()
+        self._valid_host = self.valid if self._host else self.valid.cpu()
         self._age_np = self._age_host.numpy()[0]
         self._valid_np = self._valid_host.numpy()[0]
         self._key_slots = list(self.key.unsqueeze(1))
@@ -72,8 +74,9 @@ class KvRing:
         np.subtract(chunk, self._chunk_of, out=self._age_np)
         np.minimum(self._age_np, self._oldest, out=self._age_np)
         np.greater_equal(self._chunk_of, 0, out=self._valid_np)
-        self.age.copy_(self._age_host)
-        self.valid.copy_(self._valid_host)
+        if not self._host:
+            self.age.copy_(self._age_host)
+            self.valid.copy_(self._valid_host)
 
     def finish(self, chunk: int) -> None:
         """Note that ``chunk`` has written its last KV here."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LOCAL, FROM_POOL = 0xFFFF, 0xFFFE
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Task:
     """
     Where a chunk is and what it carries.

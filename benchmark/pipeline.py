@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a second worker gains, and how near a pipe of fixed stages comes to its bound.
+
+Two parts, each paired within one run: the model flat out on one and on two workers, in turns and
+checked against the serial oracle; then stages that take a fixed time without the processor, on 1,
+2, 4 and 8 workers and under each named plan.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from physis_ros.backbones.base import InputSpec, ModelSpec
+from physis_ros.backbones.registry import open_backbone, read_spec
+from physis_ros.engine.config import PoolConfig
+from physis_ros.engine.pool import Pool
+from physis_ros.engine.result import ChunkResult
+from physis_ros.engine.serial import SerialEngine
+from physis_ros.errors import CheckpointError
+
+LIKE_REACH = 'synthetic:blocks=6,steps=4,tokens=100,width=96,heads=4,window=3'
+BAR_RATIO = 0.65
+BAR_P50, BAR_P99, BAR_RESPONSE = 1.05, 1.25, 1.10
+STREAM = 'robot'
+
+
+def inputs(spec: ModelSpec, number: int) -> dict[str, Any]:
+    """Return inputs of the right shapes, different for each number."""
+    drawn = np.random.default_rng(number)
+    return {i.name: _one(drawn, i, spec.max_delay_steps) for i in spec.inputs}
+
+
+def _one(drawn: np.random.Generator, wanted: InputSpec, most: int) -> Any:
+    kind = torch.empty(0, dtype=wanted.dtype).numpy().dtype
+    if kind.kind == 'u':
+        return drawn.integers(0, 256, wanted.shape).astype(kind)
+    if kind.kind == 'i':
+        return drawn.integers(0, most + 1, wanted.shape).astype(kind)
+    return drawn.normal(size=wanted.shape).astype(kind)
+
+
+@dataclass
+class Lap:
+    """
+    One pool, flat out.
+
+    :param pool: started, with the stream open.
+    :param entered: chunks so far.
+    :param results: all of them.
+    :param intervals_ns: between results of the same turn, the first few left out.
+    """
+
+    pool: Pool
+    entered: int = 0
+    results: list[ChunkResult] = field(default_factory=list)
+    intervals_ns: list[int] = field(default_factory=list)
+
+    def turn(self, chunks: int) -> None:
+        """Run so many chunks as fast as they go; filling the pipe is not counted."""
+        last, first = self.entered + chunks, len(self.results)
+        while len(self.results) < last:
+            if self.entered < last and self.pool.ready(STREAM):
+                values = inputs(self.pool.spec, self.entered)
+                self.pool.enter(STREAM, values, time.monotonic_ns() + 10**9, False)
+                self.entered += 1
+                continue
+            result = self.pool.next_result(10.0)
+            if result is not None:
+                self.results.append(result)
+        stamps = [r.delivered_steady_ns for r in self.results[first + self.pool.grouping.workers :]]
+        self.intervals_ns += list(np.diff(stamps))
+
+    def interval_ms(self, percent: float) -> float:
+        """Return a percentile of the output interval."""
+        return float(np.percentile(self.intervals_ns, percent)) / 1e6
+
+    def response_ms(self) -> float:
+        """Return the median response latency."""
+        spans = [r.delivered_steady_ns - r.entered_steady_ns for r in self.results]
+        return float(np.median(spans)) / 1e6
+
+
+def started(config: PoolConfig) -> Lap:
+    """Return a lap over a running pool."""
+    pool = Pool(config)
+    pool.start(120.0)
+    pool.open_stream(STREAM)
+    return Lap(pool)
+
+
+def worst_difference(lap: Lap, seed: int) -> float:
+    """Return how far the actions are from the serial oracle's, at most."""
+    spec = lap.pool.spec
+    oracle = SerialEngine(open_backbone(lap.pool.config.model), seed)
+    oracle.open(STREAM)
+    worst = 0.0
+    for result in lap.results:
+        values = inputs(spec, result.chunk)
+        batched = {name: torch.from_numpy(np.asarray(v))[None] for name, v in values.items()}
+        actions = oracle.run(STREAM, batched).actions[0].numpy()
+        worst = max(worst, float(np.abs(actions - result.actions).max()))
+    return worst
+
+
+def flat_out(model: str, turns: int, chunks: int) -> dict[str, Any]:
+    """Compare one worker with two, in turns."""
+    laps = [started(PoolConfig(model, workers, max_streams=1)) for workers in (1, 2)]
+    try:
+        for _ in range(turns):
+            for lap in laps:
+                lap.turn(chunks)
+        ratio = laps[1].interval_ms(50) / laps[0].interval_ms(50)
+        worst = max(worst_difference(lap, 0) for lap in laps)
+        return {
+            'model': model,
+            'interval_ms': [lap.interval_ms(50) for lap in laps],
+            'response_ms': [lap.response_ms() for lap in laps],
+            'overhead_us': [lap.pool.metrics.overhead.percentile_ns(50) / 1e3 for lap in laps],
+            'ratio': ratio,
+            'worst_difference': worst,
+            'holds': ratio <= BAR_RATIO and worst <= 1e-5,
+        }
+    finally:
+        for lap in laps:
+            lap.pool.close()
+
+
+def fixed(workers: int, grouping: str, stage_ms: float, chunks: int) -> dict[str, Any]:
+    """Run stages of a fixed time; the bound is the busiest worker's, the sum all stages'."""
+    model = f'synthetic:blocks=4,steps=4,stage_ms={stage_ms}'
+    lap = started(PoolConfig(model, workers, grouping, max_streams=1))
+    try:
+        lap.turn(chunks)
+        owner = lap.pool.grouping.owner
+        bound_ms = max(owner.count(worker) for worker in range(workers)) * stage_ms
+        sum_ms = len(owner) * stage_ms
+        p50, p99, response = (
+            lap.interval_ms(50) / bound_ms,
+            lap.interval_ms(99) / bound_ms,
+            lap.response_ms() / sum_ms,
+        )
+        return {
+            'workers': workers,
+            'grouping': grouping,
+            'bound_ms': bound_ms,
+            'interval_over_bound': {'p50': p50, 'p99': p99},
+            'response_over_sum': response,
+            'hop_us': _hop_us(lap.pool),
+            'overhead_us': lap.pool.metrics.overhead.percentile_ns(50) / 1e3,
+            'holds': p50 <= BAR_P50 and p99 <= BAR_P99 and response <= BAR_RESPONSE,
+        }
+    finally:
+        lap.pool.close()
+
+
+def _hop_us(pool: Pool) -> float | None:
+    waits = [e.wait.percentile_ns(50) for (a, b), e in pool.metrics.edges.items() if min(a, b) >= 0]
+    return float(np.median(waits)) / 1e3 if waits else None
+
+
+def main() -> int:
+    """Measure, print, judge."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--model', help='default: reach, or a random model of its size')
+    parser.add_argument('--turns', type=int, default=6)
+    parser.add_argument('--chunks', type=int, default=25, help='in each turn')
+    parser.add_argument('--only', choices=('flat', 'fixed'))
+    parser.add_argument('--json', action='store_true')
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    logging.disable(logging.WARNING)  # eight sleeping workers on two cores are meant
+    figures: dict[str, Any] = {}
+    if given.only != 'fixed':
+        figures['flat_out'] = flat_out(given.model or default_model(), given.turns, given.chunks)
+        print(_flat_line(figures['flat_out']), flush=True)
+    if given.only != 'flat':
+        figures['fixed'] = []
+        plans = [(w, 'stage') for w in (1, 2, 4, 8)]
+        plans += [(1, 'serial'), (4, 'step'), (4, 'block')]
+        for workers, grouping in plans:
+            figures['fixed'].append(fixed(workers, grouping, 4.0, 80))
+            print(_fixed_line(figures['fixed'][-1]), flush=True)
+    parts = [figures.get('flat_out'), *figures.get('fixed', [])]
+    # The other named plans stand beside ours for comparison; the bars are the stage plan's.
+    figures['holds'] = all(
+        part['holds'] for part in parts if part and part.get('grouping', 'stage') == 'stage'
+    )
+    if given.json:
+        print(json.dumps(figures))
+    return 0 if figures['holds'] else 1
+
+
+def default_model() -> str:
+    """Return the reach model when its weights are here, else a random one of its size."""
+    try:
+        read_spec('reach')
+    except CheckpointError:
+        return LIKE_REACH
+    return 'reach'
+
+
+def _flat_line(f: dict[str, Any]) -> str:
+    one, two = f['interval_ms']
+    return (
+        f'{f["model"]}: interval {one:.2f} ms on one worker, {two:.2f} ms on two: '
+        f'{f["ratio"]:.3f} (at most {BAR_RATIO}); difference to serial {f["worst_difference"]:.1e}'
+    )
+
+
+def _fixed_line(f: dict[str, Any]) -> str:
+    over = f['interval_over_bound']
+    return (
+        f'{f["workers"]} workers, {f["grouping"]:6}: bound {f["bound_ms"]:.0f} ms, interval '
+        f'p50 {over["p50"]:.3f}x p99 {over["p99"]:.3f}x, response {f["response_over_sum"]:.3f}x'
+    )
+
+
+if __name__ == '__main__':
+    sys.exit(main())

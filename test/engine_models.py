@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model registry whose models fail on purpose, as a worker process meets them."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from physis_ros.backbones.base import Backbone, ModelSpec
+from physis_ros.backbones.synthetic import SyntheticBackbone, open_synthetic, synthetic_spec
+from physis_ros.errors import CheckpointError
+
+
+def read_spec(uri: str) -> ModelSpec:
+    return synthetic_spec(_plain(uri))
+
+
+def open_backbone(uri: str, device: str, blocks: frozenset[int] | None) -> Backbone:
+    """Fail as the URI's first word says, in the worker that owns block 1."""
+    how = uri.partition('+')[0]
+    if blocks is not None and 1 not in blocks:
+        return open_synthetic(_plain(uri), device, blocks)
+    if how == 'missing':
+        raise CheckpointError('weights of block 1 are missing')
+    if how == 'chatty':
+        print('no such device: left hand', file=sys.stderr, flush=True)
+        os._exit(3)
+    model = open_synthetic(_plain(uri), device, blocks)
+    return _Stumbling(model) if how == 'stumbling' else model
+
+
+def _plain(uri: str) -> str:
+    return uri.partition('+')[2]
+
+
+class _Stumbling(SyntheticBackbone):
+    """Decodes once for the warm-up, then no more."""
+
+    def __init__(self, model: SyntheticBackbone) -> None:
+        self.__dict__.update(model.__dict__)
+        self._decoded = 0
+
+    def decode(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        self._decoded += 1
+        if self._decoded > 1:
+            raise ValueError('cannot decode this')
+        return super().decode(*args, **kwargs)
