@@ -51,7 +51,7 @@ def chunk(
 
 def player(measured: float | None = 0.0, **changes: Any) -> Player:
     """Make an active player at time 0, at rest at ``measured``, without a settling time."""
-    changes = {'settle_ns': 0, 'names': NAMES, **changes}
+    changes = {'settle_ns': 0, 'start_speed': 1e6, 'names': NAMES, **changes}
     made = Player(PlayerConfig(**changes))
     if measured is not None:
         made.measured(np.full(len(changes['names']), measured), 0)

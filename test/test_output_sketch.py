@@ -54,3 +54,10 @@ def test_merged_sketches_equal_one_of_all_values():
 def test_memory_does_not_grow_with_the_values():
     sketch = filled(np.random.default_rng(1).lognormal(0, 8, 20_000))
     assert len(sketch._sketch._store.bins) <= 2048
+
+
+def test_one_absurd_value_does_not_spoil_the_others():
+    sketch = filled(np.r_[np.full(999, 5.0), 1e30])
+    figures = sketch.figures()
+    assert figures.p50 == pytest.approx(5.0, rel=0.005)
+    assert figures.max == 1e30

@@ -20,7 +20,7 @@ from physis_ros.output.limits import JointLimit
 from physis_ros.output.merge import Merge
 from physis_ros.output.verdict import ChunkReject
 from physis_ros.session.player import Player, PlayerConfig, PlayerState
-from physis_ros.types import Command, Play, Reason
+from physis_ros.types import ActionChunk, Command, Play, Reason
 
 PLAIN: dict[str, Any] = {'interpolation': (Interpolation.LINEAR,) * 2, 'merge': Merge.REPLACE}
 
@@ -298,13 +298,39 @@ def test_A5_upcoming_ends_with_the_motion_and_is_empty_when_silent():
 def test_C24_depth_follows_the_measured_interval():
     made = player(depth_intervals=2.0, max_action_age_ns=10_000 * MS, **PLAIN)
     for number in range(21):
-        at = number * 20
-        steps = np.zeros(16)
-        made.offer(chunk(number, at, steps, observed_ms=at, publish_ms=at), at * MS)
+        at = number * 150
+        made.offer(still(number, at), at * MS)
         tick(made, at + 5)
-    assert made.depth_ns(400 * MS) == 375 * MS
-    made.offer(chunk(21, 420, np.zeros(16), observed_ms=420, publish_ms=420), 420 * MS)
-    assert made.depth_ns(420 * MS) == pytest.approx(40 * MS, rel=0.006)
+    assert made.depth_ns(3000 * MS) == 375 * MS
+    made.offer(still(21, 3150), 3150 * MS)
+    assert made.depth_ns(3150 * MS) == pytest.approx(300 * MS, rel=0.006)
+
+
+def test_depth_is_never_so_small_that_the_stream_starves():
+    made = player(depth_intervals=1.0, max_action_age_ns=10_000 * MS, **PLAIN)
+    for number in range(30):
+        made.offer(still(number, 0), 0)
+    assert made.depth_ns(0) == 200 * MS
+
+
+def still(number: int, at_ms: int) -> ActionChunk:
+    """Return a chunk of 16 equal steps, observed and published at its start."""
+    return chunk(number, at_ms, np.zeros(16), observed_ms=at_ms, publish_ms=at_ms)
+
+
+def test_C15_far_from_the_first_chunk_the_start_takes_its_time():
+    made = player(measured=3.0, start_blend_ns=100 * MS, start_speed=2.0, **PLAIN)
+    for at in range(0, 2400, 100):
+        made.offer(still(at // 100, at), at * MS)
+        commands = run(made, at, at + 99, 1)
+        assert max(np.abs(command.velocity).max() for command in commands) <= 2.0 + 1e-6
+    assert commands[-1].position[0] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_values_too_large_to_reckon_with_are_refused():
+    made = player(**PLAIN)
+    assert made.offer(chunk(steps=[1e308, -1e308]), 0).reject is ChunkReject.NON_FINITE
+    assert not made.measured(np.full(2, 1e300), 0)
 
 
 @pytest.mark.parametrize('merge', list(Merge))
@@ -341,6 +367,7 @@ def test_C9_start_seams_underrun_and_resume_keep_the_limits_of_motion(merge):
         {'max_action_age_ns': 0},
         {'depth_ns': 0},
         {'depth_intervals': 0.5},
+        {'start_speed': 0.0},
         {'interpolation': (Interpolation.LINEAR,)},
         {'limits': (JointLimit(),) * 3},
         {'names': ()},
@@ -360,7 +387,7 @@ EVENTS = st.lists(
             st.integers(0, 2),  # epoch
             st.integers(-300, 300),  # start, ms from now
             st.integers(-400, 50),  # observed, ms from now
-            st.sampled_from([0.0, 1.0, 1e6, float('nan'), float('inf')]),
+            st.sampled_from([0.0, 1.0, 1e6, 1e307, float('nan'), float('inf')]),
         ),
         st.tuples(st.just('tick'), st.integers(0, 60)),
         st.tuples(st.just('back'), st.integers(1, 200)),

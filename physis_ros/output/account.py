@@ -23,6 +23,7 @@ from physis_ros.types import ActionChunk, ChunkTimes, Command, Play, Reason
 MS = 1e-6
 US = 1e-3
 LATE, LOST, OLD = 'late', 'lost', 'old'
+MOST_INPUTS = 32
 PARTS = ('receive', 'queue', 'engine', 'decode', 'hand_over', 'buffer')
 
 
@@ -201,9 +202,10 @@ class Account:
             return
         self._age.add(command.age_ns * MS)
         for name, age_ns in command.input_age_ns.items():
-            if name not in self._inputs:
+            if name not in self._inputs and len(self._inputs) < MOST_INPUTS:
                 self._inputs[name] = Sketch()
-            self._inputs[name].add(age_ns * MS)
+            if name in self._inputs:
+                self._inputs[name].add(age_ns * MS)
         observed_ns = command.stamp_ns - command.age_ns
         times = self._arrivals.times(command.epoch, observed_ns)
         if times is not None:

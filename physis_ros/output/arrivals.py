@@ -51,7 +51,7 @@ class Arrivals:
         """Measure interval and response latency of an accepted chunk."""
         self._response.add((times.publish_ns - times.receive_ns) * 1e-6)
         if self._published is not None and self._published[0] == epoch:
-            self._interval.add((times.publish_ns - self._published[1]) * 1e-6)
+            self._interval.add(max(times.publish_ns - self._published[1], 0) * 1e-6)
         self._published = epoch, times.publish_ns
 
     def played(self, command: Command) -> None:

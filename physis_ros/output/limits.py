@@ -2,9 +2,10 @@
 """
 Limits per joint: what a chunk may ask for.
 
-A chunk with a non-finite value is refused whole, always. Everything else is off until a limit is
-given, and then either moves the step onto the limit or refuses the chunk. Limits of motion are
-kept tick by tick in ``motion``; here a chunk that asks for more is refused, when that is wanted.
+A chunk with a non-finite value, or one beyond 1e9, is refused whole, always. Everything else is off
+until a limit is given, and then either moves the step onto the limit or refuses the chunk. Limits
+of motion are kept tick by tick in ``motion``; here a chunk that asks for more is refused, when
+that is wanted.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from physis_ros.errors import ParameterError
 from physis_ros.output.verdict import ChunkReject
 from physis_ros.types import FloatArray
 
+GREATEST = 1e9
 ROUNDING = 1e-9
 MOTION = {
     ChunkReject.VELOCITY_LIMIT: 'velocity',
@@ -67,6 +69,11 @@ class JointLimit:
                 raise ParameterError(name, 'finite and > 0', value, 'leave it out for no limit')
 
 
+def usable(values: FloatArray) -> bool:
+    """Whether all values are finite, and small enough for sums and differences to stay so."""
+    return bool((np.abs(values) <= GREATEST).all())
+
+
 def column(limits: Sequence[JointLimit], name: str, default: float) -> FloatArray:
     """Return one limit of all joints [A], ``default`` where there is none."""
     values = [getattr(limit, name) for limit in limits]
@@ -97,7 +104,7 @@ class Limits:
         :returns: the steps to play, how many were moved onto a limit, and the reason when the
             chunk must be refused.
         """
-        if not np.isfinite(actions).all():
+        if not usable(actions):
             return actions, 0, ChunkReject.NON_FINITE
         if not self._bounded:
             return actions, 0, None

@@ -15,6 +15,8 @@ from ddsketch.ddsketch import LogCollapsingLowestDenseDDSketch
 
 RELATIVE_ACCURACY = 0.005
 ENOUGH_FOR_P999 = 1000
+# One absurd value must not push the bins of all others together.
+GREATEST = 1e7
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,8 @@ class Sketch:
         return int(self._sketch.count)
 
     def add(self, value: float) -> None:
-        """Take one finite value."""
-        self._sketch.add(value)
+        """Take one finite value; one beyond 1e7 counts as 1e7 in the quantiles."""
+        self._sketch.add(min(max(value, -GREATEST), GREATEST))
         if value > self.largest:
             self.largest = value
 

@@ -17,6 +17,7 @@ from physis_ros.output.account import Account
 from physis_ros.output.figures import Phase
 from physis_ros.output.interpolate import NS, State
 from physis_ros.output.ladder import Ladder
+from physis_ros.output.limits import usable
 from physis_ros.output.motion import Motion, MotionLimits
 from physis_ros.output.stretch import Sample
 from physis_ros.output.timeline import Timeline
@@ -27,7 +28,9 @@ from physis_ros.types import ActionChunk, Command, FloatArray, Play, Reason
 __all__ = ['Player', 'PlayerConfig', 'PlayerState']
 
 ENOUGH_INTERVALS = 20
+LEAST_DEPTH_NS = 200_000_000
 NOTHING = np.zeros(0)
+BRIEF = (Play.HOLD, Play.RAMP)
 
 
 class PlayerState(Enum):
@@ -110,7 +113,9 @@ class Player:
         if self.config.depth_ns is not None:
             return self.config.depth_ns
         interval_ns = self.account.interval_p99_ns(ENOUGH_INTERVALS)
-        return None if interval_ns is None else int(interval_ns * self.config.depth_intervals)
+        if interval_ns is None:
+            return None
+        return max(int(interval_ns * self.config.depth_intervals), LEAST_DEPTH_NS)
 
     def measured(self, position: FloatArray, stamp_ns: int) -> bool:
         """
@@ -118,10 +123,10 @@ class Player:
 
         Needed to start and to go on after silence, never to play.
         """
-        usable = position.shape == (len(self.config.names),) and bool(np.isfinite(position).all())
-        if usable:
-            self._measured = State(stamp_ns, position.copy(), np.zeros(len(position)))
-        return usable
+        if position.shape != (len(self.config.names),) or not usable(position):
+            return False
+        self._measured = State(stamp_ns, position.copy(), np.zeros(len(position)))
+        return True
 
     def activate(self, now_ns: int) -> None:
         """Begin: what was there before is not played, and the start is from the measured state."""
@@ -284,13 +289,17 @@ class Player:
 
     def _join(self, start: State, sample: Sample) -> Sample:
         """Fade from where the robot is onto the timeline."""
-        last = self._command
-        resumes = (
-            last is not None and last.play in (Play.HOLD, Play.RAMP) and last.epoch == sample.epoch
-        )
-        duration_ns = self.config.blend_ns if resumes else self.config.start_blend_ns
-        self._timeline.join(start, duration_ns)
+        self._timeline.join(start, self._join_ns(start, sample))
         return self._timeline.at(sample.time_ns) or sample
+
+    def _join_ns(self, start: State, sample: Sample) -> int:
+        """Return how long that takes: briefly after a moment's underrun, else gently."""
+        last = self._command
+        if last is not None and last.play in BRIEF and last.epoch == sample.epoch:
+            return self.config.blend_ns
+        off = float(np.max(np.abs(start.position - sample.position)))
+        # The steepest point of the fade is 1.5 times its mean slope.
+        return max(self.config.start_blend_ns, int(1.5 * off / self.config.start_speed / NS))
 
     def _played(self, sample: Sample) -> Command:
         """Make the command of a sample."""

@@ -46,10 +46,13 @@ class PlayerConfig:
     :param limit_mode: move a step onto its position limit, or refuse the chunk.
     :param max_action_age_ns: nothing older is played.
     :param depth_ns: a chunk counts at most so long after it came; None takes ``depth_intervals``
-        times the p99 of the measured chunk interval, once 20 intervals are known.
+        times the p99 of the measured chunk interval, once 20 intervals are known, but not less
+        than 200 ms.
     :param hold_ns: first rung of an underrun, the last velocity is kept.
     :param ramp_ns: second rung, down to rest; longer where an acceleration limit needs it.
     :param start_blend_ns: from the measured state onto the first chunk, and back after silence.
+    :param start_speed: where the measured state is far off, that blend takes so long that it adds
+        at most this speed [rad/s or m/s].
     :param state_age_ns: a measured state older than this does not count.
     :param require_measured: the first command waits for a measured state.
     :param settle_ns: after an epoch's first played chunk, so long is still warm-up.
@@ -73,6 +76,7 @@ class PlayerConfig:
     hold_ns: int = 50_000_000
     ramp_ns: int = 250_000_000
     start_blend_ns: int = 300_000_000
+    start_speed: float = 2.0
     state_age_ns: int = 500_000_000
     require_measured: bool = True
     settle_ns: int = 500_000_000
@@ -95,6 +99,8 @@ class PlayerConfig:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ParameterError(name, '> 0 or None', value)
+        if not (math.isfinite(self.start_speed) and self.start_speed > 0.0):
+            raise ParameterError('start_speed', 'finite and > 0', self.start_speed)
         if not (math.isfinite(self.depth_intervals) and self.depth_intervals >= 1.0):
             raise ParameterError('depth_intervals', 'finite and >= 1', self.depth_intervals)
         for name in ('interpolation', 'limits'):
