@@ -15,6 +15,7 @@ from typing import Any
 from physis_ros.engine.board import epoch_of
 from physis_ros.engine.spans import Span
 from physis_ros.engine.task import FROM_POOL, LOCAL
+from physis_ros.errors import ParameterError
 
 
 class Trace:
@@ -24,10 +25,14 @@ class Trace:
     :param path: the file; replaced when it exists.
     :param workers: one track each.
     :param blocks: blocks of the model; a span beyond them is the decoding.
+    :raises ParameterError: when the file cannot be written.
     """
 
     def __init__(self, path: Path, workers: int, blocks: int) -> None:
-        self._file = path.open('w', encoding='utf-8')
+        try:
+            self._file = path.open('w', encoding='utf-8')
+        except OSError as error:
+            raise ParameterError('trace', 'a file that can be written', str(path)) from error
         self._blocks, self._flow, self._first = blocks, 0, True
         self._file.write('[')
         for worker in range(workers):
