@@ -141,6 +141,45 @@ def test_C5_a_late_chunk_resumes_the_motion_without_a_jump():
     assert commands[-1].position[0] == 0.5
 
 
+def test_each_underrun_begins_where_the_robot_then_is():
+    made = player(start_blend_ns=1, blend_ns=1, hold_ns=10 * MS, **PLAIN)
+    made.offer(chunk(0, steps=[0.0, 0.0]), 0)
+    run(made, 0, 30)
+    made.offer(chunk(1, start_ms=35, steps=[0.5, 0.75], observed_ms=30), 31 * MS)
+    run(made, 35, 60)
+    assert len(made.upcoming(50 * MS, 4, 5 * MS)) == 2
+    command = tick(made, 65)
+    assert command.play is Play.HOLD
+    assert command.position[0] == pytest.approx(0.75 + 10.0 * 0.005)
+    assert made.account.figures().underruns.count == 2
+
+
+def test_ticks_lost_before_an_underrun_do_not_throw_the_robot_ahead():
+    made = player(start_blend_ns=1, hold_ns=50 * MS, **PLAIN)
+    made.offer(chunk(steps=[0.0, 0.25]), 0)
+    run(made, 0, 25)
+    command = tick(made, 200)
+    assert (command.play, command.position[0]) == (Play.HOLD, pytest.approx(0.25))
+
+
+def test_A10_after_silence_the_motion_goes_on_from_the_measured_state():
+    made = player(start_blend_ns=100 * MS, hold_ns=0, ramp_ns=10 * MS, **PLAIN)
+    made.offer(chunk(0, steps=np.zeros(2)), 0)
+    run(made, 0, 100)
+    made.measured(np.full(2, 0.6), 400 * MS)  # somebody moved it meanwhile
+    made.offer(chunk(1, start_ms=405, steps=np.zeros(16), observed_ms=400), 401 * MS)
+    assert tick(made, 405).position[0] == pytest.approx(0.6)
+    assert tick(made, 505).position[0] == 0.0
+
+
+def test_after_silence_without_joint_states_it_goes_on_from_the_last_command():
+    made = player(start_blend_ns=100 * MS, hold_ns=0, ramp_ns=10 * MS, **PLAIN)
+    made.offer(chunk(0, steps=np.zeros(2)), 0)
+    run(made, 0, 100)
+    made.offer(chunk(1, start_ms=905, steps=np.ones(16), observed_ms=900), 901 * MS)
+    assert tick(made, 905).position[0] == pytest.approx(0.0)
+
+
 def test_B6_exactly_the_greatest_age_is_played_and_nothing_older():
     made = player(max_action_age_ns=50 * MS, **PLAIN)
     made.offer(chunk(steps=np.zeros(16), observed_ms=0), 0)

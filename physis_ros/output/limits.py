@@ -2,7 +2,7 @@
 """
 Limits per joint: what a chunk may ask for.
 
-A chunk with a non-finite value, or one beyond 1e9, is refused whole, always. Everything else is off
+A chunk with a non-finite value, or one beyond 1e9, is always refused whole. All else is off
 until a limit is given, and then either moves the step onto the limit or refuses the chunk. Limits
 of motion are kept tick by tick in ``motion``; here a chunk that asks for more is refused, when
 that is wanted.
