@@ -21,7 +21,7 @@ from rclpy.logging import get_logger
 from rclpy.signals import SignalHandlerOptions
 from setproctitle import setproctitle
 
-from physis_ros.errors import PhysisError
+from physis_ros.errors import EngineError, PhysisError
 from physis_ros.ros.executor import make_executor
 from physis_ros.ros.signals import Stop
 
@@ -69,7 +69,7 @@ def run(
         logger.info(f'stopping: {stop.reason or "done"}')
     except PhysisError as error:
         logger.fatal(f'{type(error).__name__}: {error}')
-        code = REFUSED if node is None else BROKEN
+        code = BROKEN if isinstance(error, EngineError) else REFUSED
     except Exception:
         logger.fatal(traceback.format_exc())
         code = BROKEN

@@ -32,6 +32,7 @@ from physis_ros.ros.signals import Stop
 from physis_ros.ros.wam_config import WamConfig
 from physis_ros.ros.wam_inputs import WamInputs
 from physis_ros.ros.wam_outputs import WamOutputs
+from physis_ros.session.inputs import InputBuilder
 from physis_ros.session.producer import Ports, Producer
 from physis_ros.session.producer_status import ProducerStatus, ResetReason
 
@@ -128,6 +129,7 @@ class WamNode(LifecycleNode):
             self._host = self._new_host()
             spec = self._host.pool.spec
             align = self.config.producer.align_config(spec)
+            InputBuilder(spec, len(align.joint_names))
             robot_joints = names_after(align.aliases, align.joint_names)
             self._inputs = WamInputs(
                 self, self._watch, self.config, self._ros_time, robot_joints
