@@ -16,11 +16,11 @@ import torch
 from tqdm import tqdm
 
 from physis_ros.backbones.base import KvRule
-from physis_ros.backbones.reach.network import initialise
 from physis_ros.backbones.reach.spec import ReachSizes
 from physis_ros.errors import ParameterError
 from physis_ros.simulation.dataset import write_shards
 from physis_ros.training.data import SequenceData
+from physis_ros.training.export import export_log, export_weights
 from physis_ros.training.fitting import fit_codec
 from physis_ros.training.log import TrainingLog
 from physis_ros.training.schedule import Budget
@@ -48,11 +48,15 @@ def add_train_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentPar
     add('--seed', type=int, default=0)
     add('--threads', type=int, default=1, help='compute threads')
     add('--resume', action='store_true', help='go on with the state in --out')
+    add('--export', type=Path, help='only write the weights of the state in --out to this file')
+    add('--export-log', type=Path, help='only write log and curve of the run in --out there')
     parser.set_defaults(run=train_reach)
 
 
 def train_reach(args: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
+    if args.export is not None or args.export_log is not None:
+        return _export(args)
     if args.threads < 1:
         raise ParameterError('threads', '1 or greater', args.threads)
     torch.set_num_threads(args.threads)
@@ -71,7 +75,8 @@ def train_reach(args: argparse.Namespace) -> int:
         args.threads,
     )
     if not args.resume:
-        begin(state, training)
+        fit_codec(state.network.codec, training, state.seed)
+        state.average.load_state_dict(state.network.state_dict())
     args.out.mkdir(parents=True, exist_ok=True)
     log = TrainingLog(args.out, state.network.spec.steps, state.progress)
     trainer = Trainer(
@@ -91,15 +96,18 @@ def train_reach(args: argparse.Namespace) -> int:
             bar.set_postfix_str(f'{state.progress.iteration} iterations, {word}')
 
         trainer.run(show)
+    export_weights(state, args.out / f'{args.kv_rule}.safetensors')
     return 0
 
 
-def begin(state: TrainingState, data: SequenceData) -> None:
-    """Give a new run its first weights: a pure function of its seed and the data."""
-    torch.manual_seed(state.seed)
-    initialise(state.network)
-    fit_codec(state.network.codec, data, state.seed)
-    state.average.load_state_dict(state.network.state_dict())
+def _export(args: argparse.Namespace) -> int:
+    """Write what was asked for of a run, finished or not."""
+    state = TrainingState.open(args.out / STATE_FILE)
+    if args.export is not None:
+        export_weights(state, args.export)
+    if args.export_log is not None:
+        export_log(args.out, state.network.spec.kv_rule.value, args.export_log)
+    return 0
 
 
 def _budget(args: argparse.Namespace) -> Budget:

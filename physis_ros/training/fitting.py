@@ -18,16 +18,17 @@ DRAWS = 30
 SEQUENCES = 32
 
 
-def fit_codec(codec: Codec, data: SequenceData, seed: int) -> float:
+def fit_codec(codec: Codec, data: SequenceData, seed: int, draws: int = DRAWS) -> float:
     """
     Set basis, scale and action statistics; return the share of change the basis can express.
 
     :param seed: of the generator that draws the data.
+    :param draws: batches of data to look at.
     """
     random = np.random.default_rng([seed, 7])
     spread = torch.zeros(PATCH_NUMBERS, PATCH_NUMBERS, dtype=torch.float64)
     actions, patches = [], 0
-    for _ in range(DRAWS):
+    for _ in range(draws):
         batch = data.draw(random, SEQUENCES)
         last = batch.inputs['frames'][:, -1].float()
         change = to_patches(batch.future.float() - last[:, None]).reshape(-1, PATCH_NUMBERS)

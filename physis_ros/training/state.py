@@ -8,6 +8,7 @@ states; numbers that are not tensors sit in its header. It is replaced in one re
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -21,11 +22,12 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from physis_ros.backbones.base import KvRule
-from physis_ros.backbones.reach.network import ReachNetwork
+from physis_ros.backbones.reach.network import ReachNetwork, initialise
 from physis_ros.backbones.reach.spec import ReachSizes
 from physis_ros.errors import CheckpointError
 from physis_ros.training.loss import StemHeads
 
+KIND = 'reach training state'
 FORMAT = '1'
 DECAY = 0.998
 
@@ -54,9 +56,12 @@ class TrainingState:
 
     def __init__(self, sizes: ReachSizes, kv_rule: KvRule, seed: int) -> None:
         self.seed, self.progress = seed, Progress()
-        self.network = ReachNetwork(sizes, kv_rule)
-        self.average = ReachNetwork(sizes, kv_rule).requires_grad_(False)
-        self.heads = StemHeads(sizes)
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(seed)
+            self.network = ReachNetwork(sizes, kv_rule)
+            initialise(self.network)
+            self.heads = StemHeads(sizes)
+        self.average = copy.deepcopy(self.network).requires_grad_(False)
         self.random = np.random.default_rng([seed, 3])
         self.generator = torch.Generator().manual_seed(seed)
         self._trained = [*self.network.parameters(), *self.heads.parameters()]
@@ -91,7 +96,7 @@ class TrainingState:
                 tensors[f'optimiser.{index}.{name}'] = value
         header = {
             'format': FORMAT,
-            'kind': 'reach training state',
+            'kind': KIND,
             'kv_rule': self.network.spec.kv_rule.value,
             'sizes': json.dumps(asdict(self.network.sizes)),
             'seed': str(self.seed),
@@ -108,12 +113,7 @@ class TrainingState:
 
         :raises CheckpointError: if the file is damaged or of another model, rule or seed.
         """
-        try:
-            with safe_open(path, 'pt') as file:
-                header: dict[str, Any] = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (OSError, SafetensorError) as error:
-            raise CheckpointError(f'{path} cannot be read: {error}; train without it') from error
+        header, tensors = _read(path)
         wanted = {
             'format': FORMAT,
             'kv_rule': self.network.spec.kv_rule.value,
@@ -128,6 +128,20 @@ class TrainingState:
                 )
         self._restore(tensors, header)
 
+    @classmethod
+    def open(cls, path: Path) -> TrainingState:
+        """
+        Return a saved run as it was, whatever its settings.
+
+        :raises CheckpointError: if the file is damaged or something else.
+        """
+        header, tensors = _read(path)
+        sizes = json.loads(header['sizes'])
+        sizes['noise'] = tuple(sizes['noise'])
+        state = cls(ReachSizes(**sizes), KvRule(header['kv_rule']), int(header['seed']))
+        state._restore(tensors, header)
+        return state
+
     def _restore(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
         """Put everything back."""
         for part in ('network', 'average', 'heads'):
@@ -141,3 +155,21 @@ class TrainingState:
         self.generator.set_state(tensors['generator'])
         self.random.bit_generator.state = json.loads(header['random'])
         self.progress = Progress(**json.loads(header['progress']))
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Read a saved run's header and tensors."""
+    try:
+        with safe_open(path, 'pt') as file:
+            header: dict[str, str] = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(
+            f'training state {path} cannot be read: {error}; train without --resume'
+        ) from error
+    if header.get('kind') != KIND:
+        raise CheckpointError(
+            f'training state {path} must be of kind {KIND!r}, got {header.get("kind")!r}; '
+            f'give the folder of a training run'
+        )
+    return header, tensors

@@ -67,6 +67,7 @@ def save_weights(path: Path, network: ReachNetwork, training: Mapping[str, Any])
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f'.{path.name}')
     save_file(tensors, partial, header)
+    partial.chmod(0o644)  # It is made for its owner only.
     partial.replace(path)
 
 

@@ -27,7 +27,9 @@ class Conditioned(NamedTuple):
     """
     What one observation says.
 
-    :param tokens: [B, 16 + vision + 2, width]: patches, vision, joints, delay.
+    :param tokens: [B, 16 + 1 + action + vision + 2, width]: what is added to video tokens (patches
+        and the scene as a whole) and to action tokens (a plan); then tokens of their own: vision,
+        joints, delay.
     :param seen: what the stem saw, for the training-only heads.
     """
 
@@ -54,6 +56,8 @@ class ReachNetwork(nn.Module):
         passes, width = self.spec.passes, sizes.width
         self.codec = Codec(sizes)
         self.stem = Stem(sizes)
+        self.scene = nn.Linear(sizes.features, width)
+        self.plan = nn.Linear(sizes.features, sizes.action_tokens * width)
         self.vision = nn.Linear(sizes.features, sizes.vision_tokens * width)
         self.joints = nn.Linear(JOINT_NUMBERS, width)
         self.delay = nn.Linear(DELAY_NUMBERS, width)
@@ -73,9 +77,11 @@ class ReachNetwork(nn.Module):
     def condition(self, inputs: Mapping[str, Tensor]) -> Conditioned:
         """Turn inputs (each [B, *shape]) into conditioning tokens and what the stem saw."""
         seen: Seen = self.stem(inputs['frames'], inputs['joints'], inputs['delay'])
+        scene = self.scene(seen.feature)[:, None]
+        plan = self.plan(seen.feature).unflatten(1, (self.sizes.action_tokens, -1))
         vision = self.vision(seen.feature).unflatten(1, (self.sizes.vision_tokens, -1))
         felt, told = self.joints(seen.joints)[:, None], self.delay(seen.delay)[:, None]
-        return Conditioned(torch.cat([seen.patches, vision, felt, told], 1), seen)
+        return Conditioned(torch.cat([seen.patches, scene, plan, vision, felt, told], 1), seen)
 
     def encode(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """Turn inputs (each [B, *shape]) into conditioning tokens."""
@@ -97,9 +103,10 @@ class ReachNetwork(nn.Module):
         numbers, actions = mixed.tensor_split([sizes.video_numbers], 1)
         video = self.video_in(numbers.unflatten(1, (sizes.video_tokens, -1)))
         action = self.action_in(actions.unflatten(1, (sizes.action_tokens, -1)))
-        patches, rest = conditioning.tensor_split([sizes.patches], 1)
-        video = video + patches.repeat(1, len(PREDICTED_STEPS), 1)
-        hidden = torch.cat([video, action, rest], 1) + self.place
+        first, second = sizes.patches + 1, sizes.patches + 1 + sizes.action_tokens
+        patches, scene, plan, rest = conditioning.tensor_split([first - 1, first, second], 1)
+        video = video + patches.repeat(1, len(PREDICTED_STEPS), 1) + scene
+        hidden = torch.cat([video, action + plan, rest], 1) + self.place
         # All tokens are about the moment the delay names.
         return hidden + conditioning[:, -1:]
 
