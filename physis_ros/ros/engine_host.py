@@ -9,11 +9,15 @@ one thread; a thread of this module does the waiting.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from enum import Enum
 
 from physis_ros.engine.pool import Pool
 from physis_ros.errors import PhysisError
+
+
+CLOSE_S = 2.0
 
 
 class HostState(Enum):
@@ -68,10 +72,12 @@ class EngineHost:
         """End the workers, at whatever point they are; about a second at most."""
         with self._lock:
             self._state = HostState.CLOSED
+        until_s = time.monotonic() + CLOSE_S
         self.pool.close()
-        self._thread.join(2.0)
-        # The start may have been between two steps just now.
-        self.pool.close()
+        # The start may be between two steps, where there is nothing to close yet.
+        while self._thread.is_alive() and time.monotonic() < until_s:
+            self._thread.join(0.02)
+            self.pool.close()
 
     def _load(self) -> None:
         """Start the pool and open the stream."""
