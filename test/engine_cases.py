@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the engine tests share: inputs by number, the oracle's outputs, a crew without processes."""
+"""What the engine tests share: inputs by number, the oracle, a crew without processes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from physis_ros.backbones.registry import open_backbone, read_spec
 from physis_ros.engine.arena import Arena
 from physis_ros.engine.bell import Bell, Waiter
@@ -98,7 +99,7 @@ class LocalCrew(Crew):
         return ()
 
     def check_alive(self) -> None:
-        """Called by the pool whenever it looks: let somebody work."""
+        """Let somebody work; the pool calls this whenever it looks."""
         self.turn()
 
     def turn(self) -> None:

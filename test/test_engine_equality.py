@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any plan, batch, stream mix and order of work gives what the serial oracle gives (E1, E2, E12)."""
+"""Any plan, batch, stream mix and order of work equals the serial oracle (E1, E2, E12)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from engine_cases import SECOND_NS, Oracle, assert_same, inputs, local_crew
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.pool import Pool
 from physis_ros.errors import PlanError

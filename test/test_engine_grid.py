@@ -3,6 +3,7 @@
 
 import pytest
 from engine_cases import spec_of
+
 from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.grid import Stage, assign, group
 from physis_ros.engine.pool import Pool
@@ -44,7 +45,9 @@ def test_what_a_worker_needs() -> None:
     assert grouping.hops == ((0, 1), (1, 0))
 
 
-@pytest.mark.parametrize(('scheme', 'most'), [('stage', 6), ('step', 2), ('block', 3), ('serial', 1)])
+@pytest.mark.parametrize(
+    ('scheme', 'most'), [('stage', 6), ('step', 2), ('block', 3), ('serial', 1)]
+)
 def test_too_many_workers_are_refused(scheme: str, most: int) -> None:
     group(SPEC, scheme, most)
     with pytest.raises(PlanError, match=f'workers must be <= {most} .* got {most + 1}'):
@@ -94,5 +97,5 @@ def test_a_pool_that_cannot_be_is_refused_before_anything_starts() -> None:
         Pool(PoolConfig('synthetic:blocks=3,steps=2', workers=7))
     with pytest.raises(ParameterError, match='do not allow renewal'):
         Pool(PoolConfig('synthetic:', conditioning='step'))
-    with pytest.raises(ParameterError, match="of keys .* got 'depth'"):
+    with pytest.raises(ParameterError, match=r"of keys .* got 'depth'"):
         Pool(PoolConfig('synthetic:depth=3'))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single workers looked at closely: renewal at steps (E11), a hop that stays full (E5), dead tasks."""
+"""Single workers looked at closely: renewal at steps (E11), full hops (E5), dead tasks."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from engine_cases import (
     local_crew,
     spec_of,
 )
+
 from physis_ros.backbones.registry import open_backbone
 from physis_ros.engine.compute import Compute, Row
 from physis_ros.engine.config import PoolConfig

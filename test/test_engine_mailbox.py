@@ -5,6 +5,7 @@ import select
 import threading
 
 import torch
+
 from physis_ros.engine.arena import Arena
 from physis_ros.engine.bell import Bell, Waiter
 from physis_ros.engine.mailbox import Mailbox, Shape

@@ -10,6 +10,7 @@ import torch
 from engine_cases import inputs, spec_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from physis_ros.engine import threads
 from physis_ros.engine.arena import Arena
 from physis_ros.engine.batching import form_batch
@@ -77,7 +78,7 @@ def test_a_misfit_observation_changes_nothing() -> None:
     kept.post(0, inputs(1))
     with pytest.raises(ObservationError, match=r'joints must have shape \(4,\), got \(3,\)'):
         kept.post(0, {**inputs(2), 'joints': np.zeros(3, np.float32)})
-    with pytest.raises(ObservationError, match='inputs must be .* got'):
+    with pytest.raises(ObservationError, match=r'inputs must be .* got'):
         kept.post(0, {'joints': np.zeros(4, np.float32)})
     assert kept.newest(0) == 1
     np.testing.assert_array_equal(kept.inputs(0, 1)['joints'][0].numpy(), inputs(1)['joints'])
@@ -152,5 +153,3 @@ def test_workers_are_told_to_wait_passively() -> None:
     assert env['OMP_WAIT_POLICY'] == 'PASSIVE'
     assert env['OMP_NUM_THREADS'] == '1'
     assert env['HOME'] == '/'
-
-

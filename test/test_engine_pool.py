@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from engine_cases import SECOND_NS, Oracle, assert_same, collect, feed, inputs
+
 from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.pool import Pool
 from physis_ros.engine.result import ChunkResult

@@ -88,8 +88,8 @@ class Layout:
         for worker in range(self.grouping.workers):
             sizes['state', worker] = LINE
             sizes['spans', worker] = spans.ring_bytes(SPAN_RECORDS)
-        for edge in self.edges:
-            sizes['mailbox', *edge] = self.shape(edge).bytes
+        for source, target in self.edges:
+            sizes['mailbox', source, target] = self.shape((source, target)).bytes
         return sizes
 
     def offsets(self) -> dict[object, int]:
