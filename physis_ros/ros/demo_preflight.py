@@ -55,8 +55,8 @@ def check(options: DemoOptions) -> Ready:
     kv_rule, stages = _weights(options.model)
     _workers(options, stages)
     domain = _domain()
-    _folder(options.out)
     _writable(options.trace, '--trace')
+    _folder(options.out)
     return Ready(kv_rule, stages, domain)
 
 
