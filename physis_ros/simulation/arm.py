@@ -49,6 +49,8 @@ class Arm(AbstractContextManager['Arm']):
         os.environ.setdefault('MUJOCO_GL', 'egl')
         # Software OpenGL: handing so small a picture to threads costs more than drawing it.
         os.environ.setdefault('LP_NUM_THREADS', '0')
+        # Its cache on disk has a thread of the lowest priority, which an ending process waits for.
+        os.environ.setdefault('MESA_SHADER_CACHE_DISABLE', 'true')
         mujoco: Any = importlib.import_module('mujoco')
 
         self.config = config or ArmConfig()
