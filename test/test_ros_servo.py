@@ -69,7 +69,7 @@ def test_chunks_become_commands_and_every_signal_ends_with_a_hold(
     def arrived() -> bool:
         return bool(commands) and np.allclose(commands[-1].position, (0.5, 1.0))
 
-    assert bench.spin_until(arrived, 30), launcher.log(process)
+    assert bench.spin_until(arrived, 60), launcher.log(process)
     assert bench.spin_until(lambda: ticks and ticks[-1].play == Playback.PLAY_PLAYING, 5)
     assert list(commands[0].name) == list(JOINTS)
     # From where the robot was measured to be, not with a jump.
@@ -130,7 +130,7 @@ def test_pause_holds_and_going_on_plays_again(bench: Any, launcher: Any) -> None
     states = bench.collect(PlaybackStatus, 'servo_node/playback_status', qos.LATCHED)
     client = bench.probe.create_client(SetBool, 'servo_node/pause')
     Feed(bench)
-    assert bench.spin_until(lambda: len(commands) > 100, 30), launcher.log(process)
+    assert bench.spin_until(lambda: len(commands) > 100, 60), launcher.log(process)
     for paused, state in ((True, PlaybackStatus.STATE_INACTIVE), (False, None)):
         answer = client.call_async(SetBool.Request(data=paused))
         assert bench.spin_until(answer.done, 5)
@@ -148,7 +148,7 @@ def test_missing_joints_are_named_on_both_sides(bench: Any, launcher: Any) -> No
     feed = Feed(bench)
     feed.names = ('joint_1', 'joint_2')
     words = "joints missing: ['shoulder', 'elbow']; expected ['shoulder', 'elbow'], got ['joint_1'"
-    assert bench.spin_until(lambda: words in launcher.log(process), 30), launcher.log(process)
+    assert bench.spin_until(lambda: words in launcher.log(process), 60), launcher.log(process)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +166,6 @@ def test_a_wrong_parameter_ends_the_process_with_a_clear_line(
     launcher: Any, arguments: tuple[str, ...], words: str
 ) -> None:
     process = launcher.start(MODULE, *arguments)
-    assert process.wait(30) == 2
+    assert process.wait(60) == 2
     assert words in launcher.log(process)
     assert 'Traceback' not in launcher.log(process)

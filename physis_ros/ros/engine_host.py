@@ -31,7 +31,7 @@ class HostState(Enum):
 
 class EngineHost:
     """
-    One pool with one open stream.
+    One pool with one open stream. ``was_ready`` says whether it ever worked.
 
     :param make: makes the pool; refuses a bad configuration at once, before anything is started.
     :param stream: to open.
@@ -42,6 +42,7 @@ class EngineHost:
         self.pool = make()
         self.stream = stream
         self.failure: PhysisError | None = None
+        self.was_ready = False
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._state = HostState.LOADING
@@ -89,6 +90,6 @@ class EngineHost:
             return
         with self._lock:
             if self._state is HostState.LOADING:
-                self._state = HostState.READY
+                self._state, self.was_ready = HostState.READY, True
                 return
         self.pool.close()

@@ -250,9 +250,8 @@ class WamNode(LifecycleNode):
         """Say what happened to the engine, and go on or give up."""
         if host.state is HostState.FAILED and self._why_failed == str(failure):
             return
+        again = self._may_restart(host, failure)
         host.fail(failure)
-        again = self.config.on_worker_death == 'restart' and isinstance(failure, WorkerDied)
-        again = again and self._restarts < MOST_RESTARTS
         what = 'loading it again' if again else 'giving up'
         self.get_logger().fatal(f'the engine failed: {failure}; {what}')
         self._why_failed = str(failure)
@@ -263,6 +262,13 @@ class WamNode(LifecycleNode):
             self._restart(host)
         elif self.config.on_worker_death == 'exit':
             self._fatal = failure
+
+    def _may_restart(self, host: EngineHost, failure: PhysisError) -> bool:
+        """Whether loading again may help: not when a worker never came up by its own fault."""
+        if self.config.on_worker_death != 'restart' or not isinstance(failure, WorkerDied):
+            return False
+        by_signal = failure.exitcode is not None and failure.exitcode < 0
+        return (by_signal or host.was_ready) and self._restarts < MOST_RESTARTS
 
     def _restart(self, host: EngineHost) -> None:
         """Load the engine anew and go on in a new epoch."""
