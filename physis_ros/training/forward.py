@@ -118,6 +118,25 @@ def train_pass(
     return run_pass(network, latent, seen.tokens, noise, rows, chunks, history).estimate
 
 
+def glance(
+    network: ReachNetwork,
+    seen: Conditioned,
+    truth: Tensor,
+    step: Tensor,
+    told: Tensor,
+    chunks: int,
+    generator: torch.Generator,
+) -> Tensor:
+    """
+    Return the first step's estimate as it is without any block: entry, then exit.
+
+    The arguments are those of :func:`train_pass`; only the first step can be taken.
+    """
+    first = torch.zeros(len(truth), dtype=torch.int64)
+    noise = torch.randn(truth.shape, generator=generator)
+    return network.leave(network.enter(None, seen.tokens, noise, first), first)
+
+
 def _own_estimates(
     network: ReachNetwork,
     conditioning: Tensor,

@@ -59,8 +59,9 @@ class Parts(NamedTuple):
 
     @property
     def eyes(self) -> Tensor:
-        """The part that the stem alone answers for, a scalar."""
-        return (SCENE_WEIGHT * self.scene + ACTION_WEIGHT * self.early).mean()
+        """The number to descend while there are no blocks: the stem's own answers count most."""
+        action = ACTION_WEIGHT * (self.early + 0.5 * self.action)
+        return (self.video + action + SCENE_WEIGHT * self.scene).mean()
 
     @property
     def total(self) -> Tensor:

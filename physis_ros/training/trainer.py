@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from physis_ros.training.data import Batch, SequenceData
-from physis_ros.training.forward import train_pass
+from physis_ros.training.forward import glance, train_pass
 from physis_ros.training.log import TrainingLog
 from physis_ros.training.loss import Parts, parts
 from physis_ros.training.schedule import Budget, LearningRate
@@ -37,7 +37,7 @@ class TrainerConfig:
     :param sequences: sequences in one iteration.
     :param first_step: share of sequences at the first denoise step; the others share the rest.
     :param told: share of later-step sequences that start from the truth, not the own estimate.
-    :param eyes: part of the budget for the stem alone, which is cheap; blocks build on it.
+    :param eyes: part of the budget without the blocks, which is cheap; they build on it.
     :param eyes_rate: learning rate of that part, relative to the usual one.
     :param clip: greatest gradient norm.
     :param half: compute in bfloat16 where it is safe.
@@ -51,7 +51,7 @@ class TrainerConfig:
     sequences: int = 8
     first_step: float = 0.55
     told: float = 0.1
-    eyes: float = 0.08
+    eyes: float = 0.12
     eyes_rate: float = 2.5
     clip: float = 1.0
     half: bool = True
@@ -142,9 +142,8 @@ class Trainer:
         with torch.no_grad(), torch.autocast('cpu', enabled=False):
             truth = network.codec.write(batch.inputs['frames'][:, -1], batch.future, batch.actions)
         seen = network.condition(batch.inputs)
-        estimate = torch.zeros_like(truth)
-        if not eyes:
-            estimate = train_pass(network, seen, truth, step, told, batch.chunks, state.generator)
+        run = glance if eyes else train_pass
+        estimate = run(network, seen, truth, step, told, batch.chunks, state.generator)
         return parts(estimate, truth, state.heads(seen.seen.feature), batch, network.sizes)
 
     def _drawn(self) -> tuple[Tensor, Tensor]:

@@ -17,6 +17,8 @@ from physis_ros.backbones.reach.spec import CHANNELS, IMAGE_PX, JOINTS, PATCH_PX
 
 SIDE = IMAGE_PX // PATCH_PX
 PATCH_NUMBERS = PATCH_PX * PATCH_PX * CHANNELS
+# About what an empty table looks like, so that an empty patch is about zero.
+BACKGROUND = 38.0
 
 
 def to_patches(image: Tensor) -> Tensor:
@@ -65,6 +67,17 @@ class Codec(nn.Module):
         video = change @ self.basis / self.scale
         spread = (actions - self.action_mean) / self.action_spread
         return torch.cat([video.flatten(1), spread.flatten(1)], 1)
+
+    def seen(self, frames: Tensor) -> Tensor:
+        """
+        Write observed frames in the same basis, [B, 16, K * components].
+
+        What is to vanish from a frame is then a linear matter.
+
+        :param frames: uint8 [B, K, 64, 64, 3].
+        """
+        numbers = to_patches(frames.float() - BACKGROUND) @ self.basis / self.scale
+        return numbers.transpose(1, 2).flatten(2)
 
     def actions(self, latent: Tensor) -> Tensor:
         """Return the actions in a latent, [B, H, 2] [rad]."""

@@ -19,17 +19,18 @@ from torch.nn import functional as F
 from physis_ros.backbones.base import Decoded, KvRule, KvWindow
 from physis_ros.backbones.reach.block import Block
 from physis_ros.backbones.reach.codec import Codec
-from physis_ros.backbones.reach.spec import PREDICTED_STEPS, ReachSizes, model_spec
+from physis_ros.backbones.reach.spec import HISTORY_NS, PREDICTED_STEPS, ReachSizes, model_spec
 from physis_ros.backbones.reach.stem import DELAY_NUMBERS, JOINT_NUMBERS, Seen, Stem
+
+WAVE_TURNS = 4.0
 
 
 class Conditioned(NamedTuple):
     """
     What one observation says.
 
-    :param tokens: [B, 16 + 1 + action + vision + 2, width]: what is added to video tokens (patches
-        and the scene as a whole) and to action tokens (a plan); then tokens of their own: vision,
-        joints, delay.
+    :param tokens: [B, N, width]: what is added to video tokens (a sketch) and to action tokens (a
+        plan); then tokens of their own: vision, joints, delay.
     :param seen: what the stem saw, for the training-only heads.
     """
 
@@ -56,7 +57,9 @@ class ReachNetwork(nn.Module):
         passes, width = self.spec.passes, sizes.width
         self.codec = Codec(sizes)
         self.stem = Stem(sizes)
-        self.scene = nn.Linear(sizes.features, width)
+        self.waves = nn.Linear(sizes.features, sizes.waves)
+        self.canvas = nn.Linear(sizes.waves, sizes.video_tokens * width)
+        self.patches = nn.Linear(len(HISTORY_NS) * sizes.components, width)
         self.plan = nn.Linear(sizes.features, sizes.action_tokens * width)
         self.vision = nn.Linear(sizes.features, sizes.vision_tokens * width)
         self.joints = nn.Linear(JOINT_NUMBERS, width)
@@ -77,11 +80,22 @@ class ReachNetwork(nn.Module):
     def condition(self, inputs: Mapping[str, Tensor]) -> Conditioned:
         """Turn inputs (each [B, *shape]) into conditioning tokens and what the stem saw."""
         seen: Seen = self.stem(inputs['frames'], inputs['joints'], inputs['delay'])
-        scene = self.scene(seen.feature)[:, None]
+        sketch = self._sketch(inputs['frames'], seen)
         plan = self.plan(seen.feature).unflatten(1, (self.sizes.action_tokens, -1))
         vision = self.vision(seen.feature).unflatten(1, (self.sizes.vision_tokens, -1))
         felt, told = self.joints(seen.joints)[:, None], self.delay(seen.delay)[:, None]
-        return Conditioned(torch.cat([seen.patches, scene, plan, vision, felt, told], 1), seen)
+        return Conditioned(torch.cat([sketch, plan, vision, felt, told], 1), seen)
+
+    def _sketch(self, frames: Tensor, seen: Seen) -> Tensor:
+        """
+        Draw what the scene may become, one row for each video token.
+
+        Sinusoids of the feature vector let a thin layer place sharp things anywhere.
+        """
+        patches = self.patches(self.codec.seen(frames)) + seen.patches
+        waves = torch.sin(WAVE_TURNS * self.waves(seen.feature))
+        canvas = self.canvas(waves).unflatten(1, (self.sizes.video_tokens, -1))
+        return torch.as_tensor(canvas + patches.repeat(1, len(PREDICTED_STEPS), 1))
 
     def encode(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """Turn inputs (each [B, *shape]) into conditioning tokens."""
@@ -103,12 +117,10 @@ class ReachNetwork(nn.Module):
         numbers, actions = mixed.tensor_split([sizes.video_numbers], 1)
         video = self.video_in(numbers.unflatten(1, (sizes.video_tokens, -1)))
         action = self.action_in(actions.unflatten(1, (sizes.action_tokens, -1)))
-        first, second = sizes.patches + 1, sizes.patches + 1 + sizes.action_tokens
-        patches, scene, plan, rest = conditioning.tensor_split([first - 1, first, second], 1)
-        video = video + patches.repeat(1, len(PREDICTED_STEPS), 1) + scene
-        hidden = torch.cat([video, action + plan, rest], 1) + self.place
+        rest = torch.zeros_like(conditioning[:, sizes.video_tokens + sizes.action_tokens :])
         # All tokens are about the moment the delay names.
-        return hidden + conditioning[:, -1:]
+        hidden = conditioning + self.place + conditioning[:, -1:]
+        return hidden + torch.cat([video, action, rest], 1)
 
     def block(self, index: int, hidden: Tensor, step: Tensor, kv: KvWindow) -> Tensor:
         """Run transformer block ``index``."""

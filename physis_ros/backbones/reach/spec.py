@@ -39,6 +39,7 @@ class ReachSizes:
     :param keypoints: soft-argmax channels of the stem.
     :param vision_tokens: tokens that carry what the stem saw.
     :param features: width of the stem's joint feature vector.
+    :param waves: sinusoids of that vector, from which video tokens are drawn.
     :param max_delay_steps: the largest told delay.
     :param noise: share of noise in a step's entry latent, for each denoise step; the first is 1.
     """
@@ -54,6 +55,7 @@ class ReachSizes:
     keypoints: int = 24
     vision_tokens: int = 4
     features: int = 256
+    waves: int = 192
     max_delay_steps: int = 20
     noise: tuple[float, ...] = (1.0, 0.75, 0.45, 0.2)
 
