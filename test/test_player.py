@@ -407,6 +407,8 @@ def test_C9_start_seams_underrun_and_resume_keep_the_limits_of_motion(merge):
         {'depth_ns': 0},
         {'depth_intervals': 0.5},
         {'start_speed': 0.0},
+        {'ensemble_decay': -11.0},
+        {'ensemble_decay': float('nan')},
         {'interpolation': (Interpolation.LINEAR,)},
         {'limits': (JointLimit(),) * 3},
         {'names': ()},

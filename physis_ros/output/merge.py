@@ -50,8 +50,8 @@ class MergeConfig:
             raise ParameterError(
                 'blend_ns', '> 0', self.blend_ns, "use merge 'replace' for no fade"
             )
-        if not math.isfinite(self.decay):
-            raise ParameterError('decay', 'finite', self.decay)
+        if not -10.0 <= self.decay <= 10.0:
+            raise ParameterError('ensemble_decay', 'in -10..10', self.decay)
 
     def seam(
         self, switch_ns: int, step_ns: int, old: Curve, new: Curve, kinds: Kinds
@@ -81,42 +81,36 @@ class Voice:
     """
     One chunk's part in an ensemble.
 
-    :param chunk: its sequence number.
     :param from_ns: since when it counts.
     :param to_ns: until when.
     """
 
-    chunk: int
     from_ns: int
     to_ns: int
     curve: Curve
 
 
-def weights(voices: Sequence[Voice], time_ns: int, config: MergeConfig) -> list[float]:
+def weights(
+    voices: Sequence[Voice], time_ns: int, config: MergeConfig
+) -> tuple[list[float], list[float]]:
     """
-    Return the weight of each voice at ``time_ns``, summing to 1.
+    Return the weight of each voice at ``time_ns``, summing to 1, and its rate of change [1/s].
 
     A voice fades in over ``blend_ns`` and out before its end, so that a chunk's coming and going
-    leaves no step. The last voice alone counts where all others are silent.
+    leaves no step. The last voice alone counts where all are silent.
     """
-    oldest = voices[0].chunk
-    raw = [
-        math.exp(-config.decay * (voice.chunk - oldest))
-        * _smooth((time_ns - voice.from_ns) / config.blend_ns)
-        * _smooth((voice.to_ns - time_ns) / config.blend_ns)
-        for voice in voices
-    ]
-    total = sum(raw)
+    raw, change = [], []
+    for place, voice in enumerate(voices):
+        rank = math.exp(-config.decay * place)
+        rise, rising = _smooth((time_ns - voice.from_ns) / config.blend_ns)
+        fall, falling = _smooth((voice.to_ns - time_ns) / config.blend_ns)
+        raw.append(rank * rise * fall)
+        change.append(rank * (rising * fall - rise * falling) / (config.blend_ns * NS))
+    total, drift = sum(raw), sum(change)
     if total <= 0.0:
-        return [0.0] * (len(voices) - 1) + [1.0]
-    return [weight / total for weight in raw]
-
-
-def slopes(voices: Sequence[Voice], time_ns: int, config: MergeConfig) -> list[float]:
-    """Return the rate of change of each weight [1/s], by a difference over 2 us."""
-    before = weights(voices, time_ns - 1000, config)
-    after = weights(voices, time_ns + 1000, config)
-    return [(late - early) / (2000 * NS) for early, late in zip(before, after, strict=True)]
+        return [0.0] * (len(voices) - 1) + [1.0], [0.0] * len(voices)
+    share = [weight / total for weight in raw]
+    return share, [(rate - part * drift) / total for rate, part in zip(change, share, strict=True)]
 
 
 def ensemble(
@@ -127,19 +121,15 @@ def ensemble(
     newest = states[-1]
     if len(voices) == 1:
         return newest
-    share, change = weights(voices, time_ns, config), slopes(voices, time_ns, config)
-    position = sum((w * state[0] for w, state in zip(share, states, strict=True)), np.zeros(1))
-    velocity = sum(
-        (
-            w * state[1] + rate * state[0]
-            for w, rate, state in zip(share, change, states, strict=True)
-        ),
-        np.zeros(1),
-    )
+    share, change = weights(voices, time_ns, config)
+    positions = np.array([state[0] for state in states])
+    velocities = np.array([state[1] for state in states])
+    position = np.dot(share, positions)
+    velocity = np.dot(share, velocities) + np.dot(change, positions)
     return np.where(kinds.step, newest[0], position), np.where(kinds.step, 0.0, velocity)
 
 
-def _smooth(u: float) -> float:
-    """Return the smoothstep of ``u``: 0 below 0, 1 above 1."""
+def _smooth(u: float) -> tuple[float, float]:
+    """Return the smoothstep of ``u``, 0 below 0 and 1 above 1, and its slope."""
     u = min(max(u, 0.0), 1.0)
-    return u * u * (3.0 - 2.0 * u)
+    return u * u * (3.0 - 2.0 * u), 6.0 * u * (1.0 - u)

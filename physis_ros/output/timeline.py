@@ -180,7 +180,7 @@ class Timeline:
                 self._add_fade(seam)
         self._stretches.append(new)
         self._keep_tail(new, tail)
-        self._add_voice(new, chunk)
+        self._add_voice(new)
         return switch_ns
 
     def _switch_ns(self, chunk: ActionChunk, now_ns: int) -> int:
@@ -238,13 +238,13 @@ class Timeline:
         """Let an offset act from its own start to its end."""
         self._fades.append((fade.start_ns, fade.start_ns + fade.step_ns, fade))
 
-    def _add_voice(self, stretch: Stretch, chunk: ActionChunk) -> None:
+    def _add_voice(self, stretch: Stretch) -> None:
         """Let the chunk take part in the ensemble, as long as it is fresh enough."""
         if self.config.merge.policy is not Merge.ENSEMBLE:
             return
         stale_ns = stretch.origin.observed_ns + self.config.gate.max_action_age_ns
         to_ns = min(stretch.to_ns, stale_ns)
-        voice = Voice(chunk.chunk, stretch.from_ns, to_ns, stretch.curve)
+        voice = Voice(stretch.from_ns, to_ns, stretch.curve)
         self._voices.append((voice, stretch.origin))
         del self._voices[:-MOST_STRETCHES]
 
