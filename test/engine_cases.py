@@ -78,6 +78,8 @@ class LocalCrew(Crew):
 
     def __init__(self, layout: Layout, registry: str) -> None:
         self.layout, self.words = layout, {}
+        self._processes = []
+        self._looked_ns = self._awake_ns = 0
         self._order = random.Random(self.seed)
         self._arena = Arena.create(layout.offsets()['end'])
         workers = range(layout.grouping.workers)

@@ -34,6 +34,9 @@ class IdleCrew(LocalCrew):
     def check_alive(self) -> None:
         """Everyone seems fine, but only greets and opens."""
 
+    def check_moving(self, now_ns: int) -> None:
+        """Standing still is what these tests do."""
+
     def turn(self, worker: int = 0) -> None:
         with torch.inference_mode():
             self.loops[worker].turn()

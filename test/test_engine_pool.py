@@ -64,7 +64,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     config = PoolConfig(URI, workers=2, seed=4, max_streams=2, mailbox_depth=1, max_batch=2,
                         in_flight=3, trace=trace)  # fmt: skip
     with Pool(config) as made:
-        made.start()
+        made.start(180.0)
         yield made
 
 
@@ -192,7 +192,7 @@ def test_open_close_leaves_no_descriptor_and_a_new_pool_works() -> None:
     before = descriptors()
     for _ in range(2):
         with Pool(PoolConfig(URI, workers=1)) as pool:
-            pool.start()
+            pool.start(180.0)
             pool.open_stream('robot')
             oracle = Oracle(URI)
             oracle.open('robot')
@@ -219,7 +219,7 @@ def test_a_failed_start_says_why_and_leaves_nothing(
     before = descriptors()
     pool = Pool(PoolConfig(f'{how}+{URI}', assignment=(0, 1, 0, 0, 1, 0)), 'engine_models')
     with pytest.raises(WorkerDied, match=words):
-        pool.start()
+        pool.start(180.0)
     assert pool.pids == ()
     del pool
     assert descriptors() == before
@@ -229,9 +229,9 @@ def test_a_model_that_fails_and_a_worker_that_stands_still(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv('PYTHONPATH', str(HERE))
-    config = PoolConfig(f'stumbling+{URI}', workers=2, hop_timeout_s=3.0)
+    config = PoolConfig(f'stumbling+{URI}', workers=2, hop_timeout_s=5.0)
     with Pool(config, 'engine_models') as pool:
-        pool.start()
+        pool.start(180.0)
         pool.open_stream('robot')
         os.kill(pool.pids[0], signal.SIGSTOP)
         pool.enter('robot', inputs(0), 0, True)
@@ -240,7 +240,7 @@ def test_a_model_that_fails_and_a_worker_that_stands_still(
         pids = pool.pids
     assert all(gone(pid) for pid in pids)
     with Pool(replace(config, workers=1, hop_timeout_s=60.0), 'engine_models') as pool:
-        pool.start()
+        pool.start(180.0)
         pool.open_stream('robot')
         pool.enter('robot', inputs(0), 0, True)
         with pytest.raises(WorkerDied, match='exit code 1: ValueError: cannot decode this'):
@@ -252,7 +252,7 @@ import sys, time
 from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.pool import Pool
 pool = Pool(PoolConfig(sys.argv[1], workers=2))
-pool.start()
+pool.start(180.0)
 print(*pool.pids, flush=True)
 time.sleep(60)
 """

@@ -21,6 +21,7 @@ from physis_ros.engine.work import describe
 from physis_ros.errors import EngineError, WorkerDied
 
 _END_S = 1.0
+_ASLEEP_NS = 1_000_000_000
 
 
 class Crew:
@@ -35,6 +36,7 @@ class Crew:
         self.layout = layout
         self._processes: list[WorkerProcess] = []
         self.words: dict[int, str] = {}
+        self._looked_ns = self._awake_ns = 0
         workers = range(layout.grouping.workers)
         self._arena = Arena.create(layout.offsets()['end'])
         self._bells = {owner: Bell.create() for owner in (POOL, *workers)}
@@ -73,6 +75,11 @@ class Crew:
             if owner != POOL:
                 bell.ring()
 
+    @property
+    def complete(self) -> bool:
+        """Whether all workers live."""
+        return all(process.exitcode is None for process in self._processes)
+
     def check_alive(self) -> None:
         """
         Look for dead workers.
@@ -92,8 +99,12 @@ class Crew:
         :raises EngineError: naming the worker.
         """
         limit_ns = int(self.layout.config.hop_timeout_s * 1e9)
+        # After we were stopped or away ourselves, their silence proves nothing.
+        if now_ns - self._looked_ns > _ASLEEP_NS:
+            self._awake_ns = now_ns
+        self._looked_ns = now_ns
         for worker, state in enumerate(self.site.states):
-            still_ns = now_ns - state[lay.BEAT]
+            still_ns = now_ns - max(state[lay.BEAT], self._awake_ns)
             if state[lay.BEAT] and still_ns > limit_ns:
                 raise EngineError(
                     f'worker {worker} must turn within hop_timeout_s, got none in '

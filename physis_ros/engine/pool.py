@@ -284,21 +284,26 @@ class Pool:
                     return
             if time.monotonic() > until_s:
                 raise DeadlinePassed(f'{what} must take at most {timeout_s:g} s, and did not')
-            time.sleep(0.001)
+            time.sleep(0.002)
 
     def _pump(self) -> None:
         crew = self._running()
-        for worker, inbox in crew.site.inboxes.items():
-            while (got := inbox.receive()) is not None:
-                self._take(worker, inbox, *got)
+        self._empty(crew)
         self._drain()
         try:
+            if not crew.complete:
+                self._empty(crew)  # what the dead one said last
             crew.check_alive()
             if self._greeted:
                 crew.check_moving(time.monotonic_ns())
         except EngineError as error:
             self._failure = error
             raise
+
+    def _empty(self, crew: Crew) -> None:
+        for worker, inbox in crew.site.inboxes.items():
+            while (got := inbox.receive()) is not None:
+                self._take(worker, inbox, *got)
 
     def _take(self, worker: int, inbox: Mailbox, header: Header, held: Held) -> None:
         stream = self._streams.at(header.stream)
