@@ -16,7 +16,6 @@ from enum import Enum
 from physis_ros.engine.pool import Pool
 from physis_ros.errors import PhysisError
 
-
 CLOSE_S = 2.0
 
 
