@@ -164,7 +164,8 @@ def put_tick(maker: BagMaker, ms: int, held: bool = False) -> None:
     found = None if held else ages_ms(ms)
     common = {
         'header': maker.header(at(ms)), 'stream': 'arm', 'joint_names': ['shoulder', 'elbow'],
-        'scheduled_steady_ns': ms * MS, 'published_steady_ns': ms * MS + 100_000 * (ms % 8 == 4),
+        'scheduled_steady_ns': ms * MS, 'ticked_steady_ns': ms * MS,
+        'published_steady_ns': ms * MS + 100_000 * (ms % 8 == 4),
     }  # fmt: skip
     topic, kind = '/servo_node/playback', 'physis_ros/msg/Playback'
     if found is None:

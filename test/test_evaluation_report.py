@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is made of a recording: summary, report, animation; and its account against the live one."""
+"""What is made of a recording: summary, report, animation; and its account beside the live one."""
 
 from __future__ import annotations
 

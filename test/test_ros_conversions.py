@@ -83,14 +83,15 @@ def test_a_tick_comes_back_as_it_was(played: bool) -> None:
         age_ns=60_000_000 if played else None,
         input_age_ns={'camera': 60_000_000, 'joints': 55_000_000} if played else {},
     )
-    message = conversions.playback_message(command, chunk.times, steady_ns=(5, 6))
+    message = conversions.playback_message(command, chunk.times, steady_ns=(5, 6, 8))
     back = conversions.command(message)
     np.testing.assert_array_equal(back.position, command.position)
     np.testing.assert_array_equal(back.velocity, command.velocity)
     for field in fields(command):
         if field.name not in ('position', 'velocity'):
             assert getattr(back, field.name) == getattr(command, field.name), field.name
-    assert (message.scheduled_steady_ns, message.published_steady_ns) == (5, 6)
+    steady_ns = message.scheduled_steady_ns, message.ticked_steady_ns, message.published_steady_ns
+    assert steady_ns == (5, 6, 8)
     times = conversions.chunk_times(message.times)
     assert (times == chunk.times) is played
 

@@ -82,7 +82,7 @@ def recompute(recording: Recording, config: PlayerConfig | None = None) -> Figur
         if not begun:
             player.activate(item.command.stamp_ns)
             begun = True
-        player.account.tick(item.command, item.published_ns - item.scheduled_ns)
+        player.account.tick(item.command, item.ticked_ns - item.scheduled_ns)
     return player.account.figures()
 
 

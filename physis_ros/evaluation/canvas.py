@@ -24,7 +24,7 @@ PALE = {BLUE: '#bfdbfe', GREEN: '#a7f3d0', ORANGE: '#fed7aa', GREY: '#e2e8f0', R
 CYCLE = (BLUE, ORANGE, GREEN, '#7c3aed', '#0891b2', '#ca8a04', '#db2777', '#4b5563')
 WIDTH_IN = 9.2
 LEAD_S = 0.5
-STYLE = {
+STYLE: Any = {
     'font.family': 'sans-serif',
     'font.size': 9.0,
     'axes.edgecolor': '#94a3b8',
@@ -62,7 +62,9 @@ def drawn(plot: Callable[Given, Figure]) -> Callable[Given, str]:
     return styled
 
 
-def sheet(rows: int = 1, columns: int = 1, height_in: float = 2.6, **options: Any) -> Any:
+def sheet(
+    rows: int = 1, columns: int = 1, height_in: float = 2.6, **options: Any
+) -> tuple[Figure, Any]:
     """
     Return a figure and its axes, as an array only when there are several.
 
@@ -86,7 +88,8 @@ def svg(figure: Figure) -> str:
     text = io.StringIO()
     # Only for what is rasterised within it.
     figure.set_dpi(160)
-    FigureCanvasSVG(figure).print_svg(text, metadata={'Date': None, 'Creator': None})
+    canvas: Any = FigureCanvasSVG(figure)
+    canvas.print_svg(text, metadata={'Date': None, 'Creator': None})
     body = text.getvalue()
     return body[body.index('<svg') :]
 

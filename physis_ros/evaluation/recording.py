@@ -34,6 +34,7 @@ class Tick:
     :param due: a chunk had to be playable.
     :param depth_ns: motion that lay ahead.
     :param scheduled_ns: when it was meant to be, steady clock.
+    :param ticked_ns: when it began, steady clock.
     :param published_ns: when its command was handed over, steady clock.
     """
 
@@ -43,6 +44,7 @@ class Tick:
     due: bool
     depth_ns: int
     scheduled_ns: int
+    ticked_ns: int
     published_ns: int
 
 
@@ -177,6 +179,7 @@ class _Collected:
                 bool(message.due),
                 decode.time_ns(message.buffer_depth),
                 int(message.scheduled_steady_ns),
+                int(message.ticked_steady_ns),
                 int(message.published_steady_ns),
             )
         )

@@ -152,13 +152,13 @@ def playback_message(
     warm_up: bool = False,
     due: bool = False,
     depth_ns: int = 0,
-    steady_ns: tuple[int, int] = (0, 0),
+    steady_ns: tuple[int, int, int] = (0, 0, 0),
 ) -> Playback:
     """
     Return one tick as a message.
 
     :param times: of the chunk behind it; None when it comes from no chunk.
-    :param steady_ns: when the tick was scheduled, and when its command was published.
+    :param steady_ns: when the tick was scheduled, when it began, when its command was published.
     """
     playing = command.age_ns is not None
     message = Playback(
@@ -176,7 +176,8 @@ def playback_message(
             for name, age_ns in command.input_age_ns.items()
         ],
         scheduled_steady_ns=steady_ns[0],
-        published_steady_ns=steady_ns[1],
+        ticked_steady_ns=steady_ns[1],
+        published_steady_ns=steady_ns[2],
         buffer_depth=duration_message(depth_ns),
         joint_names=list(command.names),
         position=_doubles(command.position),

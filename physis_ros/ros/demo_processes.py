@@ -88,13 +88,21 @@ class Children:
         """Go through the children in the order of their start."""
         return iter(self._children.values())
 
-    def start(self, name: str, module: str, parameters: Mapping[str, object], *rest: str) -> Child:
+    def start(
+        self,
+        name: str,
+        module: str,
+        parameters: Mapping[str, object],
+        *rest: str,
+        niceness: int = 0,
+    ) -> Child:
         """
         Start one node.
 
         :param module: with a ``main``, run by this interpreter.
         :param parameters: ROS parameters.
         :param rest: further ROS arguments, such as remappings and parameter files.
+        :param niceness: below 0 it comes before other processes, where that is permitted.
         """
         arguments = ['--ros-args', *rest]
         for key, value in parameters.items():
@@ -111,6 +119,8 @@ class Children:
                 start_new_session=True,
                 preexec_fn=lambda: _die_with(parent),
             )
+        if niceness:
+            _prefer(process.pid, niceness)
         child = self._children[name] = Child(name, process, log)
         return child
 
@@ -172,6 +182,14 @@ def _kill_group(group: int) -> None:
     try:
         os.killpg(group, signal.SIGKILL)
     except ProcessLookupError:
+        return
+
+
+def _prefer(pid: int, niceness: int) -> None:
+    """Change a process's priority; without the permission it stays an ordinary one."""
+    try:
+        os.setpriority(os.PRIO_PROCESS, pid, niceness)
+    except PermissionError:
         return
 
 

@@ -43,11 +43,13 @@ RECORDED = (
 LOOK_S = 0.25
 STEP_S = 0.02
 # Loading torch in several processes at once takes long on a small machine.
-START_S = 180.0
+START_S = 300.0
 # Longest time between two episodes, and for what follows the last.
 BETWEEN_S = 15.0
 # A failed engine is begun anew by its node; one that stays failed is not.
 FAILED_S = 3.0
+# A robot does not share its processor: world and servo come first, then the engine.
+ROBOT_NICENESS, ENGINE_NICENESS = -10, -5
 SERVO_S, NODES_S, RECORDER_S = 0.6, 0.9, 5.0
 # After Ctrl-C everything must be gone within 2 s.
 HURRIED_RECORDER_S = 0.4
@@ -152,6 +154,7 @@ class DemoRun:
                 'wam_node:trace': str(options.trace),
             },
             *common,
+            niceness=ENGINE_NICENESS,
         )
         start(
             'arm',
@@ -165,6 +168,7 @@ class DemoRun:
                 'arm_node:camera_delay_ms': options.delay_ms,
             },
             *common,
+            niceness=ROBOT_NICENESS,
         )
         start(
             'servo',
@@ -173,6 +177,7 @@ class DemoRun:
             *common,
             '-r', 'action_chunk:=wam_node/action_chunk',
             '-r', '~/command:=command',
+            niceness=ROBOT_NICENESS,
         )  # fmt: skip
 
     def _look(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -27,7 +27,7 @@ from physis_ros.ros.servo_report import WORDS as REASONS
 from physis_ros.ros.wam_report import WORDS as STATES
 from physis_ros.types import Reason
 
-LINE_EVERY_S = 3.0
+LINE_EVERY_S = 5.0
 DEPTH_FULL_MS = 400.0
 KEPT_NOTES = 6
 
@@ -107,8 +107,7 @@ class View:
             return f'episode {heard.episode + 1} of {count}'
         if heard.stream is None:
             return 'starting the nodes'
-        state = STATES.get(heard.stream.state, 'unknown')
-        return f'engine {state}' + (f': {heard.stream.reason}' if heard.stream.reason else '')
+        return f'engine {STATES.get(heard.stream.state, "unknown")}'
 
     def _screen(self, heard: Heard, children: Sequence[Child]) -> Panel:
         """Return everything on one screen."""
@@ -116,7 +115,8 @@ class View:
         bar = ProgressBar(total=self._options.episodes, completed=done, width=40)
         top = Table.grid(padding=(0, 2))
         top.add_row(Text(self._where(heard), style='bold'), bar, f'{self._elapsed_s:.0f} s')
-        parts = [top, Text(), self._figures(heard), Text(), _workers(heard), _nodes(children)]
+        lines = (_workers(heard), _nodes(children))
+        parts: list[Any] = [top, Text(), self._figures(heard), Text(), *lines]
         if self._notes:
             parts += [Text(), Text('\n'.join(self._notes), style='yellow')]
         return Panel(

@@ -137,10 +137,15 @@ class ServoNode(Node):
         message = self._adapter.message(command)
         if message is not None:
             self._command_out.publish(message)
-        self._account(command, steady_ns)
+        self._account(command, steady_ns, now_ns - scheduled_ns)
 
-    def _account(self, command: Command, steady_ns: int) -> None:
-        """Note a tick, and publish its account when someone listens."""
+    def _account(self, command: Command, steady_ns: int, late_ns: int = 0) -> None:
+        """
+        Note a tick, and publish its account when someone listens.
+
+        :param steady_ns: when it was scheduled.
+        :param late_ns: how much later it began.
+        """
         published_ns = time.monotonic_ns()
         self._command = command
         if command.age_ns is not None:
@@ -159,7 +164,7 @@ class ServoNode(Node):
                 warm_up=phase is Phase.WARMING,
                 due=phase is Phase.ACTIVE,
                 depth_ns=self.player.depth_ns(command.stamp_ns),
-                steady_ns=(steady_ns, published_ns),
+                steady_ns=(steady_ns, steady_ns + late_ns, published_ns),
             )
         )
 
