@@ -83,7 +83,8 @@ def test_a_tick_comes_back_as_it_was(played: bool) -> None:
         age_ns=60_000_000 if played else None,
         input_age_ns={'camera': 60_000_000, 'joints': 55_000_000} if played else {},
     )
-    message = conversions.playback_message(command, chunk.times, steady_ns=(5, 6, 8))
+    taken = conversions.chunk_times_message(chunk.times) if played else None
+    message = conversions.playback_message(command, taken, steady_ns=(5, 6, 8))
     back = conversions.command(message)
     np.testing.assert_array_equal(back.position, command.position)
     np.testing.assert_array_equal(back.velocity, command.velocity)

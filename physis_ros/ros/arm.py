@@ -26,7 +26,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 from physis_ros.errors import ChunkError
 from physis_ros.ros import conversions, qos, realtime
-from physis_ros.ros.arm_config import MS_NS, ArmNodeConfig
+from physis_ros.ros.arm_config import MS_NS, RATES, ArmNodeConfig
 from physis_ros.ros.arm_episodes import Episodes, Phase
 from physis_ros.ros.diagnostics import Diagnostics, Level, Report
 from physis_ros.ros.pacing import Pace
@@ -74,6 +74,7 @@ class ArmNode(Node):
         self._reset_deadline_ns = 0
         self._counts = {'commands': 0, 'commands_refused': 0, 'frames': 0, 'frames_left_out': 0}
         self._late_ns = 0
+        self._periods_ns = {what: self.config.period_ns(what) for what in RATES}
         self._watch = QosWatch(self)
         self._open()
         self._begin_time()
@@ -135,16 +136,16 @@ class ArmNode(Node):
         """Bring the world to ``due_ns`` and publish what is due there."""
         self._advance(due_ns)
         self._schedule_episodes()
-        config, stamp_ns = self.config, self._base_ns + due_ns
-        if due_ns % config.period_ns('clock') == 0:
+        stamp_ns, periods_ns = self._base_ns + due_ns, self._periods_ns
+        if due_ns % periods_ns['clock'] == 0:
             self._clock_out.publish(Clock(clock=conversions.time_message(stamp_ns)))
-        if due_ns % config.period_ns('joint') == 0:
+        if due_ns % periods_ns['joint'] == 0:
             self._publish_joints(stamp_ns)
-        if due_ns % config.period_ns('truth') == 0:
+        if due_ns % periods_ns['truth'] == 0:
             arm = self._arm
             self._target_out.publish(conversions.point_message(stamp_ns, arm.target_position_m))
             self._tip_out.publish(conversions.point_message(stamp_ns, arm.tip_position_m))
-        if due_ns % config.period_ns('camera') == 0:
+        if due_ns % periods_ns['camera'] == 0:
             self._capture(stamp_ns)
         self._release_frames(stamp_ns)
 
@@ -166,7 +167,7 @@ class ArmNode(Node):
 
     def _capture(self, stamp_ns: int) -> None:
         """Take a picture, unless the machine is so late that it had better catch up."""
-        if self._late_ns > CAMERA_PATIENCE * self.config.period_ns('camera') / self.config.speed:
+        if self._late_ns > CAMERA_PATIENCE * self._periods_ns['camera'] / self.config.speed:
             self._counts['frames_left_out'] += 1
             self.get_logger().warning(
                 f'the simulation cannot keep up: {self._late_ns * 1e-6:.0f} ms late; camera '

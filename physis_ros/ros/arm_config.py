@@ -10,6 +10,7 @@ from physis_ros.errors import ParameterError
 from physis_ros.ros.parameters import parameter
 
 MS_NS = 1_000_000
+RATES = ('camera', 'joint', 'clock', 'truth')
 COMMAND_TYPES = ('joint_trajectory', 'float64_multi_array', 'joint_state')
 
 
@@ -78,7 +79,7 @@ class ArmNodeConfig:
 
         :raises ParameterError: naming the rate.
         """
-        for name in ('camera_rate_hz', 'joint_rate_hz', 'clock_rate_hz', 'truth_rate_hz'):
+        for name in (f'{what}_rate_hz' for what in RATES):
             period_ms = 1000.0 / getattr(self, name)
             if abs(period_ms - round(period_ms)) > 1e-6:
                 raise ParameterError(
@@ -97,4 +98,4 @@ class ArmNodeConfig:
     @property
     def tick_ns(self) -> int:
         """The grid on which everything is published."""
-        return math.gcd(*(self.period_ns(w) for w in ('camera', 'joint', 'clock', 'truth')))
+        return math.gcd(*(self.period_ns(what) for what in RATES))

@@ -146,7 +146,7 @@ def chunk(message: ActionChunkMessage) -> ActionChunk:
 
 def playback_message(
     command: Command,
-    times: ChunkTimes | None = None,
+    times: ChunkTimesMessage | None = None,
     *,
     stream: str = '',
     warm_up: bool = False,
@@ -157,11 +157,10 @@ def playback_message(
     """
     Return one tick as a message.
 
-    :param times: of the chunk behind it; None when it comes from no chunk.
+    :param times: of the chunk behind it, as it came; None when it comes from no chunk.
     :param steady_ns: when the tick was scheduled, when it began, when its command was published.
     """
-    playing = command.age_ns is not None
-    message = Playback(
+    return Playback(
         header=header(command.stamp_ns),
         stream=stream,
         epoch=command.epoch,
@@ -175,6 +174,7 @@ def playback_message(
             InputStamp(name=name, stamp=time_message(command.stamp_ns - age_ns))
             for name, age_ns in command.input_age_ns.items()
         ],
+        times=times or ChunkTimesMessage(),
         scheduled_steady_ns=steady_ns[0],
         ticked_steady_ns=steady_ns[1],
         published_steady_ns=steady_ns[2],
@@ -183,9 +183,6 @@ def playback_message(
         position=_doubles(command.position),
         velocity=_doubles(command.velocity),
     )
-    if playing and times is not None:
-        message.times = chunk_times_message(times)
-    return message
 
 
 def command(message: Playback) -> Command:

@@ -22,6 +22,7 @@ from std_srvs.srv import SetBool, Trigger
 
 from physis_ros.errors import ChunkError, NamesError
 from physis_ros.msg import ActionChunk as ActionChunkMessage
+from physis_ros.msg import ChunkTimes as ChunkTimesMessage
 from physis_ros.msg import Playback, PlaybackStatus
 from physis_ros.output.figures import Phase
 from physis_ros.ros import conversions, qos, realtime, servo_report
@@ -34,7 +35,7 @@ from physis_ros.ros.servo_config import ServoConfig
 from physis_ros.ros.signals import Stop
 from physis_ros.ros.ticking import SimulatedTicks, SteadyTicks
 from physis_ros.session.player import Player
-from physis_ros.types import ActionChunk, ChunkTimes, Command, FloatArray
+from physis_ros.types import ActionChunk, Command, FloatArray
 
 KEPT_CHUNKS = 64
 LISTENERS_NS = 500_000_000
@@ -62,7 +63,7 @@ class ServoNode(Node):
         self._watch = QosWatch(self)
         self._newest = (-1, -1)
         self._other_engine = False
-        self._times: OrderedDict[tuple[int, int], ChunkTimes] = OrderedDict()
+        self._times: OrderedDict[tuple[int, int], ChunkTimesMessage] = OrderedDict()
         self._stream = self.config.stream
         self._command: Command | None = None
         self._last_age_ns: int | None = None
@@ -196,7 +197,7 @@ class ServoNode(Node):
             self._newest = max(self._newest, (chunk.epoch, chunk.chunk))
         elif self.player.account.phase is not Phase.INACTIVE:
             self._refused(f'{chunk.stream} {chunk.epoch}/{chunk.chunk}', verdict.detail)
-        self._remember(chunk)
+        self._remember(chunk, message.times)
 
     def _on_engine(self, info: Any) -> None:
         """Note that an engine has come; it may count from 0 again."""
@@ -215,9 +216,9 @@ class ServoNode(Node):
         """Say why a chunk was refused."""
         self.get_logger().warning(f'chunk {chunk} refused: {why}', throttle_duration_sec=2.0)
 
-    def _remember(self, chunk: ActionChunk) -> None:
+    def _remember(self, chunk: ActionChunk, times: ChunkTimesMessage) -> None:
         """Keep where a chunk's time went, for the account of its ticks."""
-        self._times[chunk.epoch, chunk.chunk] = chunk.times
+        self._times[chunk.epoch, chunk.chunk] = times
         while len(self._times) > KEPT_CHUNKS:
             self._times.popitem(last=False)
 
@@ -246,7 +247,8 @@ class ServoNode(Node):
         return np.array(message.position, dtype=np.float64)[self._order[1]]
 
     def _on_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        """Forget all motion; the next chunk is joined from the measured state."""
+        """Hold, then begin anew: the next chunk is joined from the measured state."""
+        self._hold()
         self.player.activate(self._ros_time.now_ns())
         response.success = True
         return response
