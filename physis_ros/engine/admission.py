@@ -90,7 +90,9 @@ class Admitter:
             return _slow(demand, response_s, placement, self.pool)
         return self._take(placement)
 
-    def admit_all(self, demands: Sequence[Demand]) -> list[Admission | Refusal]:
+    def admit_all(
+        self, demands: Sequence[Demand], explain: bool = True
+    ) -> list[Admission | Refusal]:
         """
         Decide on several streams at once: as many as possible, never fewer than the even split.
 
@@ -101,7 +103,7 @@ class Admitter:
         return [
             Admission(self._running[demand.stream])
             if demand.stream in self._running
-            else refuse(self.ledger, demand, find(self.ledger, demand, self.prepare(demand))[1])
+            else self._refuse(demand, explain)
             for demand in demands
         ]
 
@@ -116,6 +118,10 @@ class Admitter:
             raise ParameterError('stream', f'one of {sorted(self._running)}', stream)
         self.ledger.release(placement.demand, placement.hosts)
         self.ledger.tidy()
+
+    def _refuse(self, demand: Demand, explain: bool) -> Refusal:
+        dead_end = find(self.ledger, demand, self.prepare(demand))[1]
+        return refuse(self.ledger, demand, dead_end, explain)
 
     def _take(self, placement: Placement) -> Admission:
         keep(self.ledger, placement)

@@ -119,6 +119,8 @@ class Ledger:
         )  # fmt: skip
         # Shares of [uplink, link] in use.
         self._out, self._in = np.zeros((2, n)), np.zeros((2, n))
+        # No share is above the peak: most offers then need no look at single links.
+        self._peak, self._slowest = 0.0, float(self._inverse.max())
         self._index = np.arange(n)
         self._beats: dict[tuple[str, float], _Beat] = {}
         self._copies: dict[str, IntArray] = {}
@@ -140,6 +142,10 @@ class Ledger:
         self._beats = {k: beat for k, beat in self._beats.items() if beat.rows.any()}
         self._copies = {name: c for name, c in self._copies.items() if c.any()}
 
+    def retire(self, device: int) -> None:
+        """Put nothing more on a device: it is lost. What it carries is released as ever."""
+        self.memory[device], self.busy[device] = 1.0, 2.0
+
     def grown(self, count: int) -> Ledger:
         """Return the books of a pool with ``count`` more devices like the last."""
         other = Ledger(self.pool.grown(count))
@@ -147,6 +153,8 @@ class Ledger:
         for name in ('used', 'busy'):
             getattr(other, name)[:n] = getattr(self, name)
         other._out[:, :n], other._in[:, :n] = self._out, self._in
+        other._peak = self._peak
+        other.memory[:n] = self.memory
         for key, beat in self._beats.items():
             other._beats[key] = beat.padded(count)
         for model, copies in self._copies.items():
@@ -158,7 +166,7 @@ class Ledger:
         copies = self._copies.get(model)
         if copies is None:
             return np.zeros(len(self.pool), dtype=np.bool_)
-        found: BoolArray = copies.astype(np.bool_).any(axis=1)
+        found: BoolArray = np.asarray(copies.any(axis=1), dtype=np.bool_)
         return found
 
     def offer(self, demand: Demand, rank: int, hosts: list[int]) -> Offer:
@@ -220,6 +228,7 @@ class Ledger:
             )
         for crossing in demand.crossings:
             self._unsend(demand, crossing, hosts[crossing.source], hosts[crossing.target])
+        self._peak = float(max(self._out.max(), self._in.max()))
 
     # Parts of an offer.
 
@@ -247,14 +256,16 @@ class Ledger:
         receives = crossing.target == rank
         host = hosts[crossing.source if receives else crossing.target]
         rate = crossing.bytes / demand.slo_s
+        if receives:
+            size += crossing.buffer_bytes
+            size[host] -= crossing.buffer_bytes
+            if self._peak + rate * self._slowest <= 1.0:
+                return
         kind = self._same[host].astype(np.intp)
         mine, theirs = (self._in, self._out) if receives else (self._out, self._in)
         ok = mine[kind, self._index] + rate * self._inverse[kind, self._index] <= _ONE
         ok &= (theirs[:, host] + rate * self._inverse[:, host] <= _ONE)[kind]
-        if receives:
-            size += crossing.buffer_bytes
-            size[host] -= crossing.buffer_bytes
-        elif self.used[host] + crossing.buffer_bytes > self.memory[host]:
+        if not receives and self.used[host] + crossing.buffer_bytes > self.memory[host]:
             ok[:] = False
         ok[host] = True
         link_ok &= ok
@@ -285,6 +296,7 @@ class Ledger:
         for array, i in ((self._out[kind], source), (self._in[kind], target)):
             receipt.moved.append((array, i, float(array[i])))
             array[i] += rate * self._inverse[kind, i]
+            self._peak = max(self._peak, float(array[i]))
         if target != device:
             receipt.moved.append((self.used, target, float(self.used[target])))
             self.used[target] += crossing.buffer_bytes

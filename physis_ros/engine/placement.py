@@ -76,6 +76,16 @@ class DeadEnd:
 
 
 @dataclass
+class _Level:
+    """What may still be tried at one rank."""
+
+    offer: Offer
+    devices: Sequence[int]
+    departures: int
+    next: int = 0
+
+
+@dataclass
 class Search:
     """
     One search over the books; leaves them as they were unless told to keep a placement.
@@ -101,7 +111,7 @@ class Search:
         self.ledger.begin(self.demand)
         self._receipts: list[Receipt] = []
         self._new_bytes: list[float] = []
-        self._left = self.offers
+        self._left = max(self.offers, len(self.demand.ranks))
         self._barred = np.ones(len(self.ledger.pool), bool)
         self._barred[list(self.only) or slice(None)] = False
 
@@ -113,7 +123,7 @@ class Search:
             the bounds.
         """
         for allowed in range(1 if self._hopeless() else departures + 1):
-            if self._descend([], allowed):
+            if self._look(allowed):
                 return self._unwind()
             if self._left <= 0:
                 break
@@ -132,32 +142,45 @@ class Search:
         self._new_bytes.clear()
         return placement
 
-    def _descend(self, hosts: list[int], departures: int) -> bool:
-        rank = len(hosts)
-        if rank == len(self.demand.ranks):
-            # With departures to spend, this way was seen in an earlier round.
-            return True
-        if self._left <= 0:
-            return False
-        self._left -= 1
-        offer = self.ledger.offer(self.demand, rank, hosts)
-        for place, device in enumerate(self._choices(rank, offer, departures)):
-            if self._step(hosts, rank, int(device), offer, departures - (place > 0)):
+    def _look(self, departures: int) -> bool:
+        hosts: list[int] = []
+        levels = [self._level(hosts, departures)]
+        while levels:
+            level = levels[-1]
+            if level.next == len(level.devices):
+                levels.pop()
+                if hosts:
+                    self._back(hosts)
+                continue
+            left = level.departures - (level.next > 0)
+            level.next += 1
+            if not self._step(hosts, level.devices[level.next - 1], level.offer):
+                continue
+            if len(hosts) == len(self.demand.ranks):
                 return True
+            levels.append(self._level(hosts, left))
         return False
 
-    def _step(self, hosts: list[int], rank: int, device: int, offer: Offer, left: int) -> bool:
-        receipt = self.ledger.take(self.demand, rank, device, offer, hosts)
+    def _level(self, hosts: list[int], departures: int) -> _Level:
+        offer = self.ledger.offer(self.demand, len(hosts), hosts)
+        devices = self._choices(len(hosts), offer, departures) if self._left > 0 else ()
+        self._left -= 1
+        return _Level(offer, devices, departures)
+
+    def _step(self, hosts: list[int], device: int, offer: Offer) -> bool:
+        receipt = self.ledger.take(self.demand, len(hosts), device, offer, hosts)
         self._receipts.append(receipt)
         self._new_bytes.append(float(offer.new_bytes[device]))
         hosts.append(device)
-        sound = bool(self.ignore) or self.ledger.sound(receipt)
-        if sound and self._descend(hosts, left):
+        if self.ignore or self.ledger.sound(receipt):
             return True
+        self._back(hosts)
+        return False
+
+    def _back(self, hosts: list[int]) -> None:
         hosts.pop()
         self._new_bytes.pop()
         self.ledger.undo(self._receipts.pop())
-        return False
 
     def _choices(self, rank: int, offer: Offer, departures: int) -> Sequence[int]:
         fits = offer.fits_but(self.ignore) & ~self._barred

@@ -21,7 +21,6 @@ from physis_ros.engine.placement import DeadEnd, Order, Placement, Search
 from physis_ros.types import FloatArray
 
 RULES = ('memory', 'time', 'link')
-_OFFERS = 120
 _MOST_DEVICES = 64
 _MOST_SLO = 32.0
 
@@ -66,7 +65,7 @@ def refuse(ledger: Ledger, demand: Demand, dead_end: DeadEnd, explain: bool = Tr
     :param explain: also search for the loosest change, which takes longer than the decision.
     """
     empty = Ledger(ledger.pool)
-    empty.room = ledger.room
+    empty.room, empty.memory = ledger.room, ledger.memory
     fits_alone = _fits(empty, demand)
     books = ledger if fits_alone else empty
     constraint = _binding(books, demand)
@@ -101,10 +100,10 @@ def alone_response_s(pool: DevicePool, placement: Placement) -> float:
 
 
 def _fits(ledger: Ledger, demand: Demand, ignore: frozenset[str] = frozenset()) -> bool:
-    orders = (Order.COPIES, Order.FULLEST)
+    # One greedy round in either order: enough to tell which way is open.
     return any(
-        Search(ledger, demand, order, offers=_OFFERS + len(demand.ranks), ignore=ignore).run(1)
-        for order in orders
+        Search(ledger, demand, order, offers=len(demand.ranks), ignore=ignore).run(0)
+        for order in Order
     )
 
 

@@ -17,10 +17,10 @@ import numpy as np
 from physis_ros.engine.demand import Demand
 from physis_ros.engine.devices import DevicePool
 from physis_ros.engine.ledger import Ledger
-from physis_ros.engine.placement import DeadEnd, Order, Placement, Search, homes, keep
+from physis_ros.engine.placement import DEPARTURES, DeadEnd, Order, Placement, Search, homes, keep
 
 # Offers looked at in one decision, shared by its searches.
-_KNOWN, _FRESH, _FILL = 500, 250, 250
+_KNOWN, _FRESH, _FILL = 400, 200, 200
 
 
 @dataclass(frozen=True)
@@ -38,23 +38,27 @@ class Width:
     streams: int
 
 
-def find(ledger: Ledger, demand: Demand, width: Width) -> tuple[Placement | None, DeadEnd]:
+def find(
+    ledger: Ledger, demand: Demand, width: Width, departures: int = DEPARTURES
+) -> tuple[Placement | None, DeadEnd]:
     """
     Look for a stream's place: where its weights are already, spread afresh, or the fullest fit.
 
+    :param departures: from the first choice, at most, in each of the searches.
     :returns: the placement that copies the fewest weights, and how far the first search came.
     """
     if width.alone:
         return _find_alone(ledger, demand, width.devices)
     first = Search(ledger, demand, offers=_KNOWN)
-    found = [first.run()] if ledger.hosts(demand.model.name).any() else []
+    found = [first.run(departures)] if ledger.hosts(demand.model.name).any() else []
     if not found or found[0] is None or found[0].new_bytes > 0:
         fresh = _emptiest(ledger, demand, width.devices)
         spread = Search(ledger, demand, homes=homes(demand, fresh), offers=_FRESH)
-        found.insert(0, spread.run())
+        found.insert(0, spread.run(departures))
         if found[0] is None:
             first = spread if len(found) == 1 else first
-            found.append(Search(ledger, demand, Order.FULLEST, offers=_FILL).run())
+            fullest = Search(ledger, demand, Order.FULLEST, offers=_FILL)
+            found.append(fullest.run(departures))
     places = [placement for placement in found if placement is not None]
     best = min(places, key=lambda placement: placement.new_bytes, default=None)
     return best, first.dead_end
@@ -63,7 +67,7 @@ def find(ledger: Ledger, demand: Demand, width: Width) -> tuple[Placement | None
 def fill(pool: DevicePool, demand: Demand, width: Width, headroom: float = 0.0) -> int:
     """Return how many copies of a stream an empty pool carries."""
     ledger, count = Ledger(pool, headroom), 0
-    while (placement := find(ledger, demand, width)[0]) is not None:
+    while (placement := find(ledger, demand, width, departures=0)[0]) is not None:
         keep(ledger, placement)
         count += 1
     return count

@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from physis_ros.engine.mailbox import Held
 
 # In place of a worker's index: handed on within the worker, or entered by the pool.

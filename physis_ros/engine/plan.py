@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+From a cost, devices and targets to plans with predicted figures, and the choice among them (E8).
+
+Groupings are cut both ways: ``steps`` x ``blocks`` groups, which covers the named schemes. Each is
+placed, run in virtual time alone or with its like, and judged: period, response, age, bytes,
+device time, cost. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from physis_ros.engine.cost import ModelCost
+from physis_ros.engine.demand import Demand, demand
+from physis_ros.engine.devices import DevicePool
+from physis_ros.engine.ledger import Ledger
+from physis_ros.engine.placement import Placement, Search, homes, keep
+from physis_ros.engine.virtual import Output, S, VirtualPool, VirtualStream
+from physis_ros.errors import ParameterError, PlanError
+
+OBJECTIVES = ('youngest', 'fleet')
+_SETTLE, _CHUNKS = 3, 24
+
+
+@dataclass(frozen=True)
+class Targets:
+    """
+    What a plan is for.
+
+    :param streams: how many run at once, all alike.
+    :param slo_s: longest interval wanted; 0: as short as it gets.
+    :param max_age_s: greatest age of an action at its effect; 0: any.
+    :param sensor_s: interval of observations; 0: always a fresh one.
+    :param max_batch: most rows of one batch.
+    """
+
+    streams: int = 1
+    slo_s: float = 0.0
+    max_age_s: float = 0.0
+    sensor_s: float = 0.0
+    max_batch: int = 8
+
+    def __post_init__(self) -> None:
+        """
+        Refuse targets that mean nothing.
+
+        :raises ParameterError: naming the target.
+        """
+        for name in ('slo_s', 'max_age_s', 'sensor_s'):
+            if not 0 <= getattr(self, name) < float('inf'):
+                raise ParameterError(name, '>= 0', getattr(self, name))
+        for name in ('streams', 'max_batch'):
+            if getattr(self, name) < 1:
+                raise ParameterError(name, '>= 1', getattr(self, name))
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """
+    How stages are cut: ``steps`` x ``blocks`` groups.
+
+    :param scheme: the published name, or ``mixed``.
+    """
+
+    scheme: str
+    steps: int
+    blocks: int
+
+    @property
+    def groups(self) -> int:
+        """Groups of a stream."""
+        return self.steps * self.blocks
+
+    def owner(self, model: ModelCost) -> tuple[int, ...]:
+        """Return the group of each stage, in chain order."""
+        return tuple(
+            (step * self.steps // model.passes) * self.blocks + block * self.blocks // model.blocks
+            for step in range(model.passes)
+            for block in range(model.blocks)
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """
+    A grouping, its place and what it is predicted to do.
+
+    :param hosts: for each stream the device of each stage, in chain order.
+    :param max_batch: most rows of one batch.
+    :param period_s: steady interval between chunks of one stream.
+    :param response_s: from entry to output at that period.
+    :param worst_age_s: of an action at its effect: observation, response and the period it plays.
+    :param bytes: used on each device.
+    :param device_s: device time for each chunk.
+    :param on_time_cost_s: devices x time for each chunk that is on time (``C_out``).
+    """
+
+    grouping: Grouping
+    placements: tuple[Placement, ...]
+    max_batch: int
+    period_s: float
+    response_s: float
+    worst_age_s: float
+    bytes: tuple[int, ...]
+    device_s: float
+    on_time_cost_s: float
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """Devices used."""
+        return tuple(sorted({host for p in self.placements for host in p.hosts}))
+
+    @property
+    def hosts(self) -> tuple[tuple[int, ...], ...]:
+        """For each stream the device of each stage, in chain order."""
+        return tuple(tuple(p.hosts[rank] for rank in p.demand.owner) for p in self.placements)
+
+    def meets(self, targets: Targets) -> bool:
+        """Tell whether SLO and age are kept."""
+        slo_ok = not targets.slo_s or self.period_s <= targets.slo_s * (1 + 1e-9)
+        return slo_ok and (not targets.max_age_s or self.worst_age_s <= targets.max_age_s)
+
+
+def groupings(model: ModelCost, devices: int) -> list[Grouping]:
+    """List the ways to cut a model into at most ``devices`` groups."""
+    found = []
+    for steps in range(1, model.passes + 1):
+        for blocks in range(1, model.blocks + 1):
+            if steps * blocks <= devices:
+                found.append(Grouping(_scheme(model, steps, blocks), steps, blocks))
+    return found
+
+
+def plans(
+    model: ModelCost, pool: DevicePool, targets: Targets, among: Iterable[Grouping] = ()
+) -> list[Plan]:
+    """
+    Return a plan for every grouping that fits the devices' memory.
+
+    :param among: groupings to look at; all by default.
+    :raises PlanError: when none fits.
+    """
+    options = list(among) or groupings(model, len(pool))
+    batches = sorted({1, targets.max_batch})
+    found = [
+        plan
+        for grouping in options
+        for max_batch in batches
+        if (plan := predict(model, pool, targets, grouping, max_batch)) is not None
+    ]
+    if not found:
+        need = model.stream_bytes * targets.streams + sum(model.weight_bytes)
+        have = sum(device.memory_bytes for device in pool.devices)
+        raise PlanError(
+            f'{targets.streams} streams of {model.name} need at least {need / 1e9:.3f} GB in '
+            f'pieces that fit {len(pool)} devices with {have / 1e9:.3f} GB; take more devices'
+        )
+    return found
+
+
+def predict(
+    model: ModelCost, pool: DevicePool, targets: Targets, grouping: Grouping, max_batch: int
+) -> Plan | None:
+    """Place and judge one grouping; None when it does not fit."""
+    ledger = Ledger(pool)
+    placements = _place(model, ledger, targets, grouping)
+    if placements is None:
+        return None
+    hosts = [tuple(p.hosts[rank] for rank in p.demand.owner) for p in placements]
+    full, _ = _run(model, pool, targets, hosts, max_batch, 0.0)
+    tightest = max(_interval_s(stream.outputs) for stream in full)
+    # Beats a little wider than the tightest interval: full, but nothing queues at the entry.
+    pace_s = max(targets.slo_s, tightest)
+    paced, spent_s = _run(model, pool, targets, hosts, max_batch, pace_s)
+    settled = [out for stream in paced for out in stream.outputs[_SETTLE:]]
+    response_s = max(out.out_ns - out.enter_ns for out in settled) / S
+    wait_s = targets.sensor_s + response_s
+    used = len({host for stream in hosts for host in stream})
+    on_time = targets.streams if not targets.slo_s or tightest <= targets.slo_s else 0
+    return Plan(
+        grouping=grouping,
+        placements=tuple(placements),
+        max_batch=max_batch,
+        period_s=tightest,
+        response_s=response_s,
+        worst_age_s=wait_s + pace_s,
+        bytes=tuple(int(b) for b in ledger.used),
+        device_s=spent_s,
+        on_time_cost_s=used * pace_s / on_time if on_time else float('inf'),
+    )
+
+
+def pareto(options: Sequence[Plan]) -> list[Plan]:
+    """Return the plans that no other beats in period, response and devices together."""
+
+    def figures(plan: Plan) -> tuple[float, float, int]:
+        return (round(plan.period_s, 9), round(plan.response_s, 9), len(plan.devices))
+
+    kept: dict[tuple[float, float, int], Plan] = {}
+    for plan in options:
+        mine = figures(plan)
+        others = (figures(other) for other in options)
+        beaten = any(
+            o != mine and all(a <= b for a, b in zip(o, mine, strict=True)) for o in others
+        )
+        if not beaten:
+            kept.setdefault(mine, plan)
+    return sorted(kept.values(), key=figures)
+
+
+def choose(options: Sequence[Plan], targets: Targets, objective: str = 'youngest') -> Plan:
+    """
+    Pick one plan.
+
+    :param objective: ``youngest``: least worst age within the targets, then fewest devices.
+        ``fleet``: least device time for each chunk on time, then least age.
+    :raises PlanError: when no plan meets the targets, naming the nearest.
+    """
+    if objective not in OBJECTIVES:
+        raise ParameterError('objective', f'one of {list(OBJECTIVES)}', objective)
+    able = [plan for plan in options if plan.meets(targets)]
+    if not able:
+        near = min(options, key=lambda plan: (plan.period_s, plan.worst_age_s))
+        raise PlanError(
+            f'no plan meets an SLO of {targets.slo_s * 1e3:.1f} ms and an age of '
+            f'{targets.max_age_s * 1e3:.1f} ms; the nearest, {near.grouping.scheme} on '
+            f'{len(near.devices)} devices, has {near.period_s * 1e3:.1f} ms and '
+            f'{near.worst_age_s * 1e3:.1f} ms'
+        )
+    if objective == 'youngest':
+        return min(able, key=lambda plan: (plan.worst_age_s, len(plan.devices)))
+    return min(able, key=lambda plan: (plan.on_time_cost_s, plan.worst_age_s))
+
+
+def table(options: Sequence[Plan], chosen: Plan | None = None) -> str:
+    """Print plans side by side."""
+    head = ('', 'scheme', 'groups', 'batch', 'period', 'response', 'worst age', 'devices')
+    rows = [(*head, 'GB each', 'ms/chunk', 'C_out ms')]
+    for plan in options:
+        most = max(plan.bytes[host] for host in plan.devices) / 1e9
+        rows.append(
+            (
+                '*' if plan is chosen else '',
+                plan.grouping.scheme,
+                f'{plan.grouping.steps}x{plan.grouping.blocks}',
+                str(plan.max_batch),
+                f'{plan.period_s * 1e3:.2f}',
+                f'{plan.response_s * 1e3:.2f}',
+                f'{plan.worst_age_s * 1e3:.2f}',
+                str(len(plan.devices)),
+                f'{most:.3f}',
+                f'{plan.device_s * 1e3:.2f}',
+                f'{plan.on_time_cost_s * 1e3:.2f}',
+            )
+        )
+    widths = reduce(lambda w, row: [max(a, len(b)) for a, b in zip(w, row, strict=True)], rows,
+                    [0] * len(rows[0]))  # fmt: skip
+    return '\n'.join(
+        '  '.join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def _scheme(model: ModelCost, steps: int, blocks: int) -> str:
+    if (steps, blocks) == (1, 1):
+        return 'serial'
+    if blocks == 1:
+        return 'step'
+    if steps == 1:
+        return 'block'
+    return 'stage' if (steps, blocks) == (model.passes, model.blocks) else 'mixed'
+
+
+def _place(
+    model: ModelCost, ledger: Ledger, targets: Targets, grouping: Grouping
+) -> list[Placement] | None:
+    owner = grouping.owner(model)
+    speeds = [device.speed for device in ledger.pool.devices]
+    fastest = sorted(range(len(speeds)), key=lambda i: (-speeds[i], i))[: grouping.groups]
+    found = []
+    for number in range(targets.streams):
+        # Time is judged by running the plan; only bytes and links are asked of the books.
+        asked: Demand = demand(f's{number}', model, max(targets.slo_s, 1e6), owner)
+        search = Search(ledger, asked, homes=homes(asked, sorted(fastest)))
+        placement = search.run()
+        if placement is None or not keep(ledger, placement):
+            return None
+        found.append(placement)
+    return found
+
+
+def _run(
+    model: ModelCost,
+    pool: DevicePool,
+    targets: Targets,
+    hosts: Sequence[tuple[int, ...]],
+    max_batch: int,
+    pace_s: float,
+) -> tuple[list[VirtualStream], float]:
+    virtual = VirtualPool(pool, max_batch, round(targets.sensor_s * S))
+    depth = len(set(hosts[0])) if max_batch == 1 else max(len(set(hosts[0])), model.passes)
+    serial_s = model.serial_s / min(device.speed for device in pool.devices)
+    longest_s = serial_s * targets.streams + pool.hop_s * model.stages
+    streams = [
+        virtual.open(
+            f's{i}', model, stages, pace_s or longest_s * 1e-6, depth, longest_s,
+            phase_s=pace_s * i / len(hosts),
+        )
+        for i, stages in enumerate(hosts)
+    ]  # fmt: skip
+    enough = _SETTLE + _CHUNKS
+    step_ns = max(1, round(max(longest_s, pace_s) * S))
+    while any(len(stream.outputs) < enough for stream in streams):
+        virtual.run(virtual.now_ns + step_ns)
+    # By rows, not by outputs: chunks still inside have used time, too.
+    busy_ns = sum(device.busy_ns for device in virtual.devices)
+    rows = sum(device.rows for device in virtual.devices)
+    return streams, busy_ns / S / rows * model.stages
+
+
+def _interval_s(outputs: Sequence[Output]) -> float:
+    settled = outputs[_SETTLE:]
+    return (settled[-1].out_ns - settled[0].out_ns) / (len(settled) - 1) / S

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A profile: what one model costs on one device, as a readable JSON file (E8).
+
+Measured by :mod:`physis_ros.engine.measure`, turned into a :class:`ModelCost` for plans. A profile
+of another model, device or version is refused with the reason. No torch here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from physis_ros.engine.cost import BatchCurve, ModelCost
+from physis_ros.errors import ParameterError, PlanError
+
+if TYPE_CHECKING:
+    from physis_ros.backbones.base import ModelSpec
+
+FORMAT = 1
+KINDS = ('first', 'inner', 'last', 'encode', 'decode')
+
+
+@dataclass(frozen=True)
+class Timing:
+    """
+    Time of one piece of work.
+
+    :param kind: ``first`` (block 0 with the step's entry), ``inner``, ``last`` (with its exit);
+        ``encode`` and ``decode`` once a chunk. A model of one block has ``first`` only.
+    :param batch: rows.
+    :param kv_chunks: chunks in the KV window, own one included.
+    :param samples: measurements behind it.
+    """
+
+    kind: str
+    batch: int
+    kv_chunks: int
+    p50_s: float
+    p99_s: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """
+    Bytes.
+
+    :param weights: for each block, stem and decoder counted with the first and last.
+    :param kv: of one (stream, pass, block).
+    :param activations: the most that one batch of the largest size needs beside its inputs.
+    :param workspace: what a worker needs once, whatever it runs.
+    """
+
+    weights: tuple[int, ...]
+    kv: int
+    hidden: int
+    latent: int
+    activations: int
+    workspace: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """
+    One measured model on one device.
+
+    :param device: what the device calls itself.
+    :param versions: of what the times depend on, by name.
+    :param spec_hash: of the model's sizes, see :func:`spec_hash`.
+    :param hop_s: handing one message over, beyond its bytes.
+    :param hop_bytes_per_s: of a hop's bytes.
+    """
+
+    model: str
+    spec_hash: str
+    device: str
+    versions: Mapping[str, str]
+    passes: int
+    blocks: int
+    sizes: Sizes
+    timings: tuple[Timing, ...]
+    hop_s: float
+    hop_bytes_per_s: float
+
+    def curve(self, kind: str, quantile: str = 'p99') -> BatchCurve:
+        """
+        Return the batch curve of a kind at its fullest KV window.
+
+        Batches between the measured ones lie on the straight line between them.
+
+        :raises PlanError: when the kind was not measured.
+        """
+        return BatchCurve(_filled(self._points(kind, quantile)))
+
+    def cost(self, quantile: str = 'p99') -> ModelCost:
+        """Return what plans and admission need; p99 unless told otherwise."""
+        inner = 'inner' if self.blocks > 2 else 'first'
+        kinds = ['first', *[inner] * (self.blocks - 2), 'last'][: self.blocks]
+        return ModelCost(
+            name=self.model,
+            passes=self.passes,
+            weight_bytes=self.sizes.weights,
+            kv_bytes=self.sizes.kv,
+            hidden_bytes=self.sizes.hidden,
+            latent_bytes=self.sizes.latent,
+            curves=tuple(self.curve(kind, quantile) for kind in kinds),
+            entry_s=self._points('encode', quantile).get(1, 0.0),
+            exit_s=self._points('decode', quantile).get(1, 0.0),
+        )
+
+    def _points(self, kind: str, quantile: str) -> dict[int, float]:
+        mine = [t for t in self.timings if t.kind == kind]
+        if not mine:
+            raise PlanError(
+                f'profile of {self.model} must hold times of {kind!r}; measure it again'
+            )
+        longest = max(t.kv_chunks for t in mine)
+        return {t.batch: getattr(t, f'{quantile}_s') for t in mine if t.kv_chunks == longest}
+
+    def save(self, path: Path) -> None:
+        """Write the file; readable, one timing a line."""
+        content = {'format': FORMAT, **asdict(self)}
+        timings = content.pop('timings')
+        head = json.dumps(content, indent=1)[:-2]
+        lines = ',\n  '.join(json.dumps(timing) for timing in timings)
+        path.write_text(f'{head},\n "timings": [\n  {lines}\n ]\n}}\n')
+
+
+def spec_hash(spec: ModelSpec) -> str:
+    """Return a short name for a model's sizes; another size gives another hash."""
+    return hashlib.sha256(repr(spec).encode()).hexdigest()[:16]
+
+
+def load(path: Path) -> Profile:
+    """
+    Read a profile.
+
+    :raises PlanError: saying what is wrong with the file.
+    """
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise PlanError(f'profile {path} cannot be read: {error}') from error
+    found = content.get('format') if isinstance(content, dict) else None
+    if found != FORMAT:
+        raise PlanError(f'profile {path} must have format {FORMAT}, got {found}; measure it again')
+    try:
+        return _parse(content)
+    except (KeyError, TypeError, ParameterError) as error:
+        raise PlanError(f'profile {path} is damaged: {error!r}; measure it again') from error
+
+
+def check(
+    profile: Profile, spec: ModelSpec, device: str = '', versions: Mapping[str, str] | None = None
+) -> None:
+    """
+    Refuse a profile that says nothing about this model here and now.
+
+    :param device: the device it is to be used on; empty: any.
+    :param versions: those that run now; only names in the profile are compared.
+    :raises PlanError: naming what differs.
+    """
+    if profile.model != spec.name:
+        raise PlanError(f'profile must be of model {spec.name!r}, got {profile.model!r}')
+    if profile.spec_hash != spec_hash(spec):
+        raise PlanError(
+            f'profile must be of the present sizes of {spec.name} ({spec_hash(spec)}), '
+            f'got {profile.spec_hash}; measure it again'
+        )
+    if device and profile.device != device:
+        raise PlanError(f'profile must be of device {device!r}, got {profile.device!r}')
+    for name, version in (versions or {}).items():
+        old = profile.versions.get(name, version)
+        if old != version:
+            raise PlanError(
+                f'profile must be measured with {name} {version}, got {old}; measure it again'
+            )
+
+
+def _parse(content: dict[str, Any]) -> Profile:
+    fields = {key: value for key, value in content.items() if key != 'format'}
+    sizes = fields.pop('sizes')
+    timings = tuple(Timing(**timing) for timing in fields.pop('timings'))
+    profile = Profile(
+        **fields,
+        sizes=Sizes(**{**sizes, 'weights': tuple(sizes['weights'])}),
+        timings=timings,
+    )
+    for timing in timings:
+        if timing.kind not in KINDS or not 0 < timing.p50_s <= timing.p99_s:
+            raise ParameterError('timing', 'of a known kind, 0 < p50_s <= p99_s', timing)
+    if len(profile.sizes.weights) != profile.blocks:
+        raise ParameterError('weights', f'for {profile.blocks} blocks', len(profile.sizes.weights))
+    return profile
+
+
+def _filled(points: Mapping[int, float]) -> tuple[float, ...]:
+    batches = sorted(points)
+    if batches[0] != 1:
+        raise PlanError(f'profile must hold the time of a batch of 1, got batches {batches}')
+    times = [points[1]]
+    for low, high in pairwise(batches):
+        slope = (points[high] - points[low]) / (high - low)
+        times += [points[low] + slope * (n - low) for n in range(low + 1, high + 1)]
+    return tuple(times)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``physis simulate``: a trace on a pool, or the published experiment. The only printing here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from physis_ros.errors import ParameterError
+
+
+def add_simulate_parser(subparsers: Any) -> None:
+    """
+    Register the command.
+
+    :param subparsers: what ``ArgumentParser.add_subparsers`` returned; ``run`` is set as default.
+    """
+    parser = subparsers.add_parser(
+        'simulate',
+        help='run streams on a pool in virtual time',
+        description='Run streams on a pool that need not exist, with the engine in virtual time.',
+    )
+    parser.add_argument('--pool', type=Path, metavar='FILE', help='devices and models, JSON')
+    parser.add_argument('--trace', type=Path, metavar='FILE', help='what happens, JSON')
+    parser.add_argument(
+        '--published', action='store_true', help='the published capacity experiment beside ours'
+    )
+    parser.add_argument(
+        '--sensitivity', action='store_true', help='with --published: change the assumptions, too'
+    )
+    parser.add_argument('--json', action='store_true', help='print one JSON object instead')
+    parser.set_defaults(run=run_simulate)
+
+
+def run_simulate(args: argparse.Namespace) -> int:
+    """
+    Do what was asked.
+
+    :raises ParameterError: when neither a trace nor the published experiment was asked for.
+    """
+    if args.published:
+        return _published(args)
+    if args.pool is None or args.trace is None:
+        raise ParameterError('simulate', 'given --pool and --trace, or --published', 'neither')
+    from physis_ros.evaluation.pool.figures import text
+    from physis_ros.evaluation.pool.simulate import simulate
+    from physis_ros.evaluation.pool.trace import read_pool, read_trace
+
+    pool = read_pool(args.pool)
+    outcome = simulate(pool, read_trace(args.trace, pool))
+    print(json.dumps(outcome.as_dict()) if args.json else text(outcome))
+    return 0
+
+
+def _published(args: argparse.Namespace) -> int:
+    from physis_ros.evaluation.pool import published
+
+    figures = published.report()
+    found = published.as_dict(figures)
+    changed = published.sensitivity() if args.sensitivity else []
+    if args.json:
+        found['sensitivity'] = {what: published.as_dict(f)['models'] for what, f in changed}
+        print(json.dumps(found))
+    else:
+        published.text(figures, print)
+        for what, other in changed:
+            print(f'\nwith {what}:')
+            published.text(other, print)
+    return 0 if found['holds'] else 1

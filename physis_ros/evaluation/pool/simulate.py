@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A trace run on a pool: admission at the door, the engine in virtual time behind it. Seeded.
+
+The result is plain data; :mod:`physis_ros.evaluation.pool.figures` says what it holds.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+
+from physis_ros.engine.admission import Admission, Admitter
+from physis_ros.engine.demand import Demand, demand
+from physis_ros.engine.placement import Placement
+from physis_ros.engine.refusal import Refusal
+from physis_ros.engine.virtual import S, VirtualPool, VirtualStream
+from physis_ros.evaluation.pool.figures import Outcome, Sample, StreamFigures, stream_figures
+from physis_ros.evaluation.pool.trace import Event, PoolFile, Trace
+
+
+def simulate(pool: PoolFile, trace: Trace) -> Outcome:
+    """Run a trace to its end and return all figures."""
+    return _Simulation(pool, trace).run()
+
+
+class _Simulation:
+    def __init__(self, pool: PoolFile, trace: Trace) -> None:
+        chance = random.Random(trace.seed)
+        self._chance, self._file, self._trace = chance, pool, trace
+        spread = trace.jitter
+        jitter = (lambda: chance.lognormvariate(0.0, spread)) if spread else (lambda: 1.0)
+        sensor_ns = round(trace.sensor_s * S)
+        self._virtual = VirtualPool(pool.pool, pool.max_batch, sensor_ns, jitter)
+        self._door = Admitter(pool.pool, pool.headroom)
+        self._ended: list[StreamFigures] = []
+        self._refusals: Counter[str] = Counter()
+        self._asked = 0
+        self._lost: list[str] = []
+        self._samples: list[Sample] = []
+
+    def run(self) -> Outcome:
+        for event in self._trace.events:
+            if event.at_s <= self._trace.duration_s:
+                self._virtual.run(round(event.at_s * S))
+                getattr(self, f'_{event.kind}')(event)
+        self._virtual.run(round(self._trace.duration_s * S))
+        for stream in list(self._virtual.streams.values()):
+            self._ended.append(self._figures(stream, 'ran'))
+        span_ns = self._virtual.now_ns
+        return Outcome(
+            streams=tuple(self._ended),
+            asked=self._asked,
+            refusals=dict(self._refusals),
+            lost=tuple(self._lost),
+            utilisation=tuple(d.busy_ns / span_ns for d in self._virtual.devices),
+            mean_batch=tuple(d.rows / max(d.batches, 1) for d in self._virtual.devices),
+            samples=tuple(self._samples),
+        )
+
+    def _open(self, event: Event) -> None:
+        self._asked += 1
+        asked = demand(event.subject, self._file.models[event.model], event.slo_s)
+        answer = self._door.admit(asked, explain=False)
+        if isinstance(answer, Admission):
+            self._start(answer.placement)
+        else:
+            self._refuse(answer)
+        self._sample(asked)
+
+    def _start(self, placement: Placement) -> None:
+        asked = placement.demand
+        passes, slo_s = asked.model.passes, asked.slo_s
+        hosts = [placement.hosts[rank] for rank in asked.owner]
+        # A time-shared period serves each pass once: a chunk lives up to that many periods.
+        self._virtual.open(
+            asked.stream, asked.model, hosts, slo_s, passes + 1, passes * slo_s,
+            phase_s=self._chance.random() * slo_s,
+        )  # fmt: skip
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self._refusals[refusal.constraint] += 1
+
+    def _close(self, event: Event) -> None:
+        if event.subject in self._virtual.streams:
+            asked = self._door.running[event.subject].demand
+            self._ended.append(self._figures(self._virtual.close(event.subject), 'left'))
+            self._door.leave(event.subject)
+            self._sample(asked)
+
+    def _slow(self, event: Event) -> None:
+        self._virtual.slow_down(self._file.pool.index(event.subject), event.factor)
+
+    def _lose(self, event: Event) -> None:
+        device = self._file.pool.index(event.subject)
+        before = dict(self._virtual.streams)
+        gone = self._virtual.lose(device)
+        demands = [self._door.running[name].demand for name in gone]
+        for name in gone:
+            self._ended.append(self._figures(before[name], 'lost'))
+            self._door.leave(name)
+        self._door.ledger.retire(device)
+        self._lost += gone
+        # A lost stream begins anew, in a new epoch, wherever there is room.
+        for asked in demands:
+            answer = self._door.admit(asked, explain=False)
+            if isinstance(answer, Admission):
+                self._start(answer.placement)
+            else:
+                self._refuse(answer)
+
+    def _sample(self, asked: Demand) -> None:
+        ledger = self._door.ledger
+        ledger.begin(asked)
+        free = ledger.memory - ledger.used
+        usable = np.zeros(len(free), bool)
+        for rank in range(len(asked.ranks)):
+            usable |= ledger.offer(asked, rank, [-1] * len(asked.ranks)).memory_ok
+        stranded = float(free[~usable].sum() / free.sum()) if free.sum() else 0.0
+        ledger.tidy()
+        self._samples.append(
+            Sample(
+                at_s=self._virtual.now_ns / S,
+                streams=len(self._door.running),
+                used_share=float(ledger.used.sum() / ledger.memory.sum()),
+                stranded_share=stranded,
+                longest_queue=max(self._virtual.queues()),
+            )
+        )
+
+    def _figures(self, stream: VirtualStream, fate: str) -> StreamFigures:
+        return stream_figures(stream, fate, round(self._trace.settle_s * S))

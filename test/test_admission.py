@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is let in, who is not and why, and that nobody who runs is touched."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from physis_ros.engine.admission import Admission, Admitter
+from physis_ros.engine.cost import BatchCurve, ModelCost
+from physis_ros.engine.demand import Demand, demand
+from physis_ros.engine.devices import Device, DevicePool
+from physis_ros.engine.refusal import Refusal
+from physis_ros.engine.spread import even_split
+from physis_ros.errors import ParameterError
+
+
+def model(name: str = 'm', weight: int = 10, kv: int = 2, row_s: float = 0.001) -> ModelCost:
+    """Two blocks, two passes; a batch costs what its rows cost."""
+    curve = BatchCurve.affine(0.0, row_s, 8)
+    return ModelCost(name, 2, (weight,) * 2, kv, 0, 0, (curve,) * 2)
+
+
+def pool(*memory: int, **fields: object) -> DevicePool:
+    """Return devices of these sizes."""
+    return DevicePool(tuple(Device(f'd{i}', m, **fields) for i, m in enumerate(memory)))  # type: ignore[arg-type]
+
+
+def ask(name: str = 's', cost: ModelCost | None = None, slo_s: float = 1.0) -> Demand:
+    """Return a demand."""
+    return demand(name, cost or model(), slo_s)
+
+
+def refused(door: Admitter, asked: Demand) -> Refusal:
+    """Ask, expecting no."""
+    answer = door.admit(asked)
+    assert isinstance(answer, Refusal)
+    return answer
+
+
+def test_memory_binds_and_one_device_more_would_do() -> None:
+    """28 bytes for the first, 8 for each other: 36 bytes carry two."""
+    door = Admitter(pool(36))
+    assert isinstance(door.admit(ask('a')), Admission)
+    assert isinstance(door.admit(ask('b')), Admission)
+    answer = refused(door, ask('c'))
+    assert (answer.constraint, answer.device, answer.more_devices) == ('memory', 'd0', 1)
+    assert answer.slo_s == 0
+    assert '2 devices instead of 1 would fit' in str(answer)
+
+
+def test_time_binds_and_the_loosest_slo_is_named() -> None:
+    """Four rows of 100 ms in 500 ms leave 100 ms; with an SLO of 2 s the newcomer fits."""
+    slow = model(row_s=0.1)
+    door = Admitter(pool(1000))
+    assert isinstance(door.admit(ask('a', slow, 0.5)), Admission)
+    answer = refused(door, ask('b', slow, 0.5))
+    assert (answer.constraint, answer.device, answer.more_devices) == ('time', 'd0', 1)
+    assert 2.0 <= answer.slo_s <= 2.0 * 1.03
+    again = door.admit(ask('b', slow, answer.slo_s))
+    assert isinstance(again, Admission)
+
+
+def test_what_would_not_fit_an_empty_pool_is_told_so() -> None:
+    """A block of 50 bytes fits no device of 40, however many there are."""
+    answer = refused(Admitter(pool(40, 40)), ask(cost=model(weight=50)))
+    assert answer.constraint == 'alone:memory'
+    assert answer.more_devices == 0
+    answer = refused(Admitter(pool(1000)), ask(cost=model(row_s=0.1), slo_s=0.1))
+    assert answer.constraint == 'alone:time'
+
+
+def test_links_are_named_when_they_bind() -> None:
+    """Two devices that must both be used, and a link too slow for the hidden state."""
+    wide = ModelCost('w', 2, (10, 10), 2, 100, 0, (BatchCurve((0.001,)),) * 2, mailbox_depth=0)
+    answer = refused(Admitter(pool(15, 15, link_bytes_per_s=50.0)), ask(cost=wide))
+    assert answer.constraint.startswith('alone:')
+    assert 'link' in answer.constraint or 'memory' in answer.constraint
+
+
+def test_response_is_checked_alone() -> None:
+    """Four stages of 1 ms answer in 4 ms."""
+    door = Admitter(pool(100))
+    answer = refused(door, demand('s', model(), 1.0, response_s=0.003))
+    assert (answer.constraint, answer.response_s) == ('response', pytest.approx(0.004))
+    assert isinstance(door.admit(demand('s', model(), 1.0, response_s=0.0041)), Admission)
+
+
+def test_departure_frees_everything() -> None:
+    """After all have left the pool is as new."""
+    door = Admitter(pool(36, 36))
+    names = [f's{i}' for i in range(10)]
+    inside = [name for name in names if isinstance(door.admit(ask(name)), Admission)]
+    for name in inside:
+        door.leave(name)
+    assert door.ledger.used.tolist() == [0, 0]
+    assert not door.running
+    assert [n for n in names if isinstance(door.admit(ask(n)), Admission)] == inside
+
+
+def test_running_streams_are_never_moved() -> None:
+    """Arrivals, refusals and departures leave every other placement as it was."""
+    chance, door = random.Random(3), Admitter(pool(60, 50, 80))
+    costs = [model('a'), model('b', 6, 3), model('c', 14, 1)]
+    for i in range(80):
+        before = door.running
+        if before and chance.random() < 0.4:
+            gone = chance.choice(sorted(before))
+            door.leave(gone)
+            before.pop(gone)
+        else:
+            door.admit(ask(f's{i}', chance.choice(costs)), explain=False)
+        after = door.running
+        assert all(after[name] is before[name] for name in before)
+        assert (door.ledger.used <= door.ledger.memory).all()
+
+
+@pytest.mark.parametrize('seed', range(8))
+def test_never_fewer_than_the_even_split(seed: int) -> None:
+    """Decided together or one after the other, for one model on a pool of equals."""
+    chance = random.Random(seed)
+    cost = model('m', chance.randint(1, 30), chance.randint(1, 9), chance.uniform(0.01, 0.2))
+    devices = pool(*[chance.randint(30, 90)] * chance.randint(2, 6))
+    demands = [ask(f's{i}', cost) for i in range(12)]
+    even = len(even_split(devices, demands))
+    together = Admitter(devices).admit_all(demands, explain=False)
+    assert sum(isinstance(answer, Admission) for answer in together) >= even
+    door = Admitter(devices)
+    for asked in demands:
+        door.admit(asked, explain=False)
+    assert len(door.running) >= even
+
+
+def test_together_beats_one_after_the_other() -> None:
+    """A greedy big one first would keep two small ones out."""
+    big, small = model('big', 20, 5), model('small', 4, 1)
+    demands = [ask('big', big), *[ask(f's{i}', small) for i in range(8)]]
+    answers = Admitter(pool(62)).admit_all(demands, explain=False)
+    assert sum(isinstance(answer, Admission) for answer in answers) == 8
+    assert isinstance(answers[0], Refusal)
+
+
+def test_a_closed_door_says_why() -> None:
+    """Overload closes it; running streams stay."""
+    door = Admitter(pool(100))
+    door.admit(ask('a'))
+    door.close('queues grow at d0 since 12.0 s')
+    answer = refused(door, ask('b'))
+    assert (answer.constraint, answer.detail) == ('closed', 'queues grow at d0 since 12.0 s')
+    door.reopen()
+    assert isinstance(door.admit(ask('b')), Admission)
+
+
+def test_names_are_checked() -> None:
+    """Twice the same name, or one that is not there."""
+    door = Admitter(pool(100))
+    door.admit(ask('a'))
+    with pytest.raises(ParameterError, match="stream must be a name not in use, got 'a'"):
+        door.admit(ask('a'))
+    with pytest.raises(ParameterError, match=r"one of \['a'\], got 'b'"):
+        door.leave('b')

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Profiles, plans and their predictions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from physis_ros.backbones.base import ActionSpec, FrameSpec, KvRule, ModelSpec
+from physis_ros.engine.cost import BatchCurve, ModelCost
+from physis_ros.engine.devices import Device, DevicePool
+from physis_ros.engine.plan import Grouping, Targets, choose, groupings, pareto, plans, table
+from physis_ros.engine.profile import Profile, Sizes, Timing, check, load, spec_hash
+from physis_ros.engine.virtual import S, VirtualPool
+from physis_ros.errors import ParameterError, PlanError
+
+SPEC = ModelSpec(
+    'tiny', 3, 2, 4, 8, 2, 4, 1, 0, KvRule.SAME_STEP, (5,), (),
+    ActionSpec(('a',), 'rad', 4, 1), FrameSpec(1, 1, (0,), ()), 0,
+)  # fmt: skip
+
+
+def profile() -> Profile:
+    """A profile with round numbers."""
+    timings = [
+        Timing(kind, batch, chunks, 0.001 * batch * chunks, 0.002 * batch * chunks, 10)
+        for kind in ('first', 'inner', 'last')
+        for batch in (1, 2, 4)
+        for chunks in (1, 2)
+    ]
+    ends = [Timing('encode', 1, 1, 0.003, 0.004, 10), Timing('decode', 1, 1, 0.005, 0.006, 10)]
+    sizes = Sizes((10, 20, 30), 7, 128, 20, 100, 200)
+    return Profile(
+        'tiny', spec_hash(SPEC), 'cpu', {'torch': '2'}, 2, 3, sizes, (*timings, *ends), 1e-5, 1e9
+    )
+
+
+def cost(fixed_s: float = 0.0, row_s: float = 0.004) -> ModelCost:
+    """Six blocks, four passes, nothing but time."""
+    return ModelCost('m', 4, (10,) * 6, 1, 0, 0, (BatchCurve.affine(fixed_s, row_s, 8),) * 6)
+
+
+def pool(count: int, memory: int = 1000) -> DevicePool:
+    """Return equal devices."""
+    return DevicePool(tuple(Device(f'd{i}', memory) for i in range(count)))
+
+
+def test_a_profile_survives_its_file(tmp_path: Path) -> None:
+    """What is read is what was written; one timing a line."""
+    path = tmp_path / 'tiny.json'
+    profile().save(path)
+    assert load(path) == profile()
+    lines = [line for line in path.read_text().splitlines() if '"kind"' in line]
+    assert len(lines) == len(profile().timings)
+
+
+def test_costs_take_p99_of_the_full_window() -> None:
+    """Batches between the measured ones lie on a line."""
+    found = profile().cost()
+    assert found.curves[0].times_s == pytest.approx((0.004, 0.008, 0.012, 0.016))
+    assert (found.entry_s, found.exit_s, found.weight_bytes) == (0.004, 0.006, (10, 20, 30))
+    assert profile().cost('p50').curves[2].times_s == pytest.approx((0.002, 0.004, 0.006, 0.008))
+
+
+def test_foreign_and_old_profiles_are_refused() -> None:
+    """Each with what differs."""
+    check(profile(), SPEC, 'cpu', {'torch': '2'})
+    with pytest.raises(PlanError, match="of model 'other', got 'tiny'"):
+        check(profile(), replace(SPEC, name='other'))
+    with pytest.raises(PlanError, match='present sizes of tiny'):
+        check(profile(), replace(SPEC, window=2))
+    with pytest.raises(PlanError, match="of device 'cuda', got 'cpu'"):
+        check(profile(), SPEC, 'cuda')
+    with pytest.raises(PlanError, match='measured with torch 3, got 2'):
+        check(profile(), SPEC, 'cpu', {'torch': '3'})
+
+
+@pytest.mark.parametrize(
+    ('change', 'message'),
+    [
+        ({'format': 0}, 'must have format 1, got 0'),
+        ({'timings': [{'kind': 'first'}]}, 'is damaged'),
+        ({'blocks': 4}, 'for 4 blocks, got 3'),
+    ],
+)
+def test_damaged_profiles_are_refused(
+    tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    """With the file and the reason."""
+    path = tmp_path / 'tiny.json'
+    profile().save(path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(PlanError, match=message):
+        load(path)
+    path.write_text('{')
+    with pytest.raises(PlanError, match='cannot be read'):
+        load(path)
+
+
+def test_named_schemes_are_groupings() -> None:
+    """Each with the owners its name promises."""
+    names = {g.scheme for g in groupings(cost(), 24)}
+    assert names == {'serial', 'step', 'block', 'stage', 'mixed'}
+    assert Grouping('step', 2, 1).owner(cost()) == (0,) * 12 + (1,) * 12
+    assert Grouping('block', 1, 3).owner(cost()) == (0, 0, 1, 1, 2, 2) * 4
+    assert Grouping('stage', 4, 6).owner(cost()) == tuple(range(24))
+
+
+@pytest.mark.parametrize(('workers', 'period_ms'), [(1, 96), (2, 48), (4, 24), (8, 12)])
+def test_virtual_pipeline_reaches_its_bound(workers: int, period_ms: int) -> None:
+    """24 stages of 4 ms in balanced runs: the period is a worker's share, the response all."""
+    virtual = VirtualPool(pool(workers), 1)
+    hosts = [stage * workers // 24 for stage in range(24)]
+    stream = virtual.open('s', cost(), hosts, 1e-3, workers, 1.0)
+    virtual.run(2 * S)
+    outs = stream.outputs[2 * workers :]
+    assert {b.out_ns - a.out_ns for a, b in pairwise(outs)} == {period_ms * 1_000_000}
+    assert {out.out_ns - out.enter_ns for out in outs} == {96_000_000}
+
+
+def test_virtual_batches_share_what_is_fixed() -> None:
+    """One device, four passes in a batch: 6 blocks x (2 + 4 x 1) ms a chunk, not 6 x 4 x 3 ms."""
+    virtual = VirtualPool(pool(1), 8)
+    stream = virtual.open('s', cost(0.002, 0.001), (0,) * 24, 1e-3, 4, 1.0)
+    virtual.run(2 * S)
+    outs = [out.out_ns for out in stream.outputs]
+    assert (outs[-1] - outs[-11]) / 10 == pytest.approx(36e6, rel=0.02)
+
+
+def test_plans_predict_what_runs() -> None:
+    """Period and response of every named scheme without batching."""
+    found = plans(cost(), pool(24), Targets(max_batch=1))
+    figures = {
+        p.grouping.scheme: (p.period_s, p.response_s)
+        for p in found
+        if p.grouping.groups in (1, 24)
+    }
+    assert figures['serial'] == pytest.approx((0.096, 0.096))
+    assert figures['stage'] == pytest.approx((0.004, 0.096))
+    step = next(p for p in found if (p.grouping.steps, p.grouping.blocks) == (4, 1))
+    assert (step.period_s, step.device_s) == pytest.approx((0.024, 0.096))
+    assert step.worst_age_s == pytest.approx(0.024 + 0.096)
+    assert step.on_time_cost_s == pytest.approx(4 * 0.024)
+
+
+def test_pareto_keeps_no_beaten_plan() -> None:
+    """Fewer devices or a shorter period; the table marks the choice."""
+    found = plans(cost(), pool(4), Targets(max_batch=1))
+    best = pareto(found)
+    assert [(len(p.devices), round(p.period_s * 1e3)) for p in best] == [
+        (4, 24), (3, 32), (2, 48), (1, 96),
+    ]  # fmt: skip
+    chosen = choose(found, Targets(max_batch=1))
+    assert len(chosen.devices) == 4
+    assert table(best, chosen).count('*') == 1
+
+
+def test_the_objective_decides() -> None:
+    """Within 60 ms: the youngest action wants four devices, the cheapest output two."""
+    targets = Targets(slo_s=0.06, max_batch=1)
+    found = plans(cost(), pool(4), targets)
+    assert len(choose(found, targets, 'fleet').devices) == 2
+    with pytest.raises(PlanError, match='no plan meets an SLO of 10.0 ms'):
+        choose(found, Targets(slo_s=0.01))
+    with pytest.raises(ParameterError, match='objective'):
+        choose(found, targets, 'cheapest')
+
+
+def test_what_does_not_fit_is_refused_before_anything_starts() -> None:
+    """Memory for half of the weights."""
+    with pytest.raises(PlanError, match='1 streams of m need at least'):
+        plans(cost(), pool(2, 20), Targets())
+    with pytest.raises(ParameterError, match='slo_s must be >= 0'):
+        Targets(slo_s=-1.0)

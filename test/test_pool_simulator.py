@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traces on pools in virtual time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from physis_ros.engine.cost import BatchCurve, ModelCost
+from physis_ros.engine.devices import Device, DevicePool
+from physis_ros.errors import ParameterError
+from physis_ros.evaluation.pool.figures import StreamFigures, text
+from physis_ros.evaluation.pool.simulate import simulate
+from physis_ros.evaluation.pool.trace import Event, PoolFile, Trace, read_pool, read_trace
+
+COST = ModelCost('m', 2, (10, 10), 1, 0, 0, (BatchCurve.affine(0.0, 0.01, 8),) * 2)
+
+
+def pool(*memory: int) -> PoolFile:
+    """Return devices of these sizes and one model of four stages of 10 ms."""
+    return PoolFile(
+        DevicePool(tuple(Device(f'd{i}', m) for i, m in enumerate(memory))), {'m': COST}
+    )
+
+
+def opened(name: str, at_s: float = 0.0, slo_s: float = 0.1) -> Event:
+    """Return an arrival."""
+    return Event(at_s, 'open', name, 'm', slo_s)
+
+
+def by_name(streams: tuple[StreamFigures, ...]) -> dict[str, StreamFigures]:
+    """Return the last life of each stream."""
+    return {stream.stream: stream for stream in streams}
+
+
+def test_a_stream_alone_keeps_its_beat() -> None:
+    """40 ms of work each 100 ms: every interval and response exact, use 0.4."""
+    outcome = simulate(pool(100), Trace(10.0, (opened('a'),)))
+    (stream,) = outcome.streams
+    assert (stream.interval.p50_s, stream.interval.max_s) == pytest.approx((0.1, 0.1))
+    assert (stream.response.p50_s, stream.age.max_s) == pytest.approx((0.04, 0.04))
+    assert (stream.misses, stream.beats_lost, stream.fate) == (0, 0, 'ran')
+    assert stream.interval.p999_s is None
+    assert outcome.utilisation == pytest.approx((0.4,), abs=0.01)
+
+
+def test_what_does_not_fit_is_counted() -> None:
+    """Time for two streams of 40 ms in 100 ms; the third is refused for time."""
+    events = tuple(opened(name) for name in 'abc')
+    outcome = simulate(pool(1000), Trace(5.0, events))
+    assert (outcome.asked, outcome.refusals) == (3, {'time': 1})
+    assert outcome.rejection_rate == pytest.approx(1 / 3)
+    assert [stream.misses for stream in outcome.streams] == [0, 0]
+    assert 'refused: 1 time (33.3%)' in text(outcome)
+
+
+def test_departure_makes_room() -> None:
+    """The third comes after the first has left."""
+    events = (*(opened(n) for n in 'ab'), Event(2.0, 'close', 'a'), opened('c', 2.0))
+    outcome = simulate(pool(1000), Trace(5.0, events))
+    fates = {stream.stream: stream.fate for stream in outcome.streams}
+    assert fates == {'a': 'left', 'b': 'ran', 'c': 'ran'}
+    assert outcome.refusals == {}
+
+
+def test_a_slow_device_costs_beats() -> None:
+    """Three times as slow: 20 chunks in 2 s, then one each 120 ms instead of each 100 ms."""
+    events = (opened('a'), Event(2.0, 'slow', 'd0', factor=3.0))
+    (stream,) = simulate(pool(100), Trace(6.0, events)).streams
+    assert stream.beats_lost > 0
+    assert stream.chunks in (52, 53)
+
+
+def test_a_lost_device_ends_its_streams_only() -> None:
+    """Its stream begins anew where there is room; the other does not notice."""
+    events = (opened('a'), opened('b'), opened('c'), opened('d'), Event(2.0, 'lose', 'd0'))
+    outcome = simulate(pool(1000, 1000), Trace(5.0, events))
+    lives = [(stream.stream, stream.fate) for stream in outcome.streams]
+    assert sorted(outcome.lost) == sorted(name for name, fate in lives if fate == 'lost')
+    kept = [stream for stream in outcome.streams if stream.fate == 'ran']
+    assert len(kept) == 2
+    assert all(stream.misses == 0 for stream in kept)
+    assert outcome.refusals == {'time': 2}
+
+
+def test_the_seed_decides_everything() -> None:
+    """Same seed, same figures; another seed, others."""
+    events = (opened('a'), opened('b', 0.3))
+    runs = [simulate(pool(1000), Trace(5.0, events, seed, jitter=0.2)) for seed in (1, 1, 2)]
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2]
+
+
+def test_observations_age_between_frames() -> None:
+    """The observation is up to one sensor interval older than the entry."""
+    (stream,) = simulate(pool(100), Trace(10.0, (opened('a'),), sensor_s=0.03)).streams
+    assert stream.age.max_s is not None
+    assert 0.04 <= stream.age.max_s <= 0.07
+
+
+def files(
+    tmp_path: Path, pool_change: dict[str, Any], trace_change: dict[str, Any]
+) -> tuple[Path, Path]:
+    """Write a pool and a trace file."""
+    model = {
+        'blocks': 2, 'passes': 2, 'block_bytes': 10, 'kv_bytes': 1, 'hidden_bytes': 0,
+        'latent_bytes': 0, 'times_s': [0.01, 0.02],
+    }  # fmt: skip
+    devices = [{'name': 'd', 'memory_gb': 1.0, 'count': 2}]
+    arrivals = {'model': 'm', 'slo_s': 0.1, 'per_s': 1.0, 'life_s': 2.0}
+    pool_path, trace_path = tmp_path / 'pool.json', tmp_path / 'trace.json'
+    pool_path.write_text(json.dumps({'devices': devices, 'models': {'m': model}, **pool_change}))
+    events = [{'at_s': 0.0, 'open': 'a', 'model': 'm', 'slo_s': 0.1}, {'at_s': 1, 'slow': 'd0'}]
+    trace = {'duration_s': 20, 'events': events, 'arrivals': [arrivals], **trace_change}
+    trace_path.write_text(json.dumps(trace))
+    return pool_path, trace_path
+
+
+def test_files_are_read(tmp_path: Path) -> None:
+    """Counted devices, drawn arrivals, all in order of time."""
+    pool_path, trace_path = files(tmp_path, {}, {})
+    found = read_pool(pool_path)
+    assert [device.name for device in found.pool.devices] == ['d0', 'd1']
+    trace = read_trace(trace_path, found)
+    assert [event.at_s for event in trace.events] == sorted(event.at_s for event in trace.events)
+    assert simulate(found, trace).asked > 5
+
+
+@pytest.mark.parametrize(
+    ('pool_change', 'trace_change', 'message'),
+    [
+        ({'device': []}, {}, 'JSON object of'),
+        ({'devices': [{'name': 'd'}]}, {}, 'name and memory_gb'),
+        ({'devices': [{'name': 'd', 'memory_gb': 1, 'sped': 2}]}, {}, 'known fields'),
+        ({'models': {'m': {'blocks': 2}}}, {}, r'models\.m must be'),
+        ({}, {'duration_s': 0}, 'duration_s must be > 0'),
+        ({}, {'events': [{'at_s': 0, 'lose': 'x'}]}, 'device must be one of'),
+        ({}, {'events': [{'at_s': 0, 'open': 'a', 'model': 'n', 'slo_s': 1}]}, 'model must be'),
+        ({}, {'events': [{'at_s': 0, 'open': 'a', 'model': 'm'}]}, 'slo_s must be > 0'),
+        ({}, {'events': [{'at_s': 0}]}, "one of 'open'"),
+    ],
+)
+def test_bad_files_are_refused_before_anything_runs(
+    tmp_path: Path, pool_change: dict[str, Any], trace_change: dict[str, Any], message: str
+) -> None:
+    """Naming the entry."""
+    pool_path, trace_path = files(tmp_path, pool_change, trace_change)
+    with pytest.raises(ParameterError, match=message):
+        read_trace(trace_path, read_pool(pool_path))
