@@ -48,7 +48,7 @@ class TrainerConfig:
 
     budget: Budget
     rate: LearningRate = field(default_factory=LearningRate)
-    sequences: int = 8
+    sequences: int = 5
     first_step: float = 0.55
     told: float = 0.1
     eyes: float = 0.12
@@ -57,7 +57,7 @@ class TrainerConfig:
     half: bool = True
     note_every: int = 50
     save_every_s: float = 120.0
-    check_every_s: float = 300.0
+    check_every_s: float = 600.0
 
 
 class Trainer:

@@ -40,7 +40,7 @@ def sample(network: ReachNetwork, batch: Batch, generator: torch.Generator) -> l
 
 
 def validate(
-    network: ReachNetwork, data: SequenceData, sequences: int = 24, seed: int = 5
+    network: ReachNetwork, data: SequenceData, sequences: int = 12, seed: int = 5
 ) -> dict[str, float]:
     """
     Score a network on held-out data.
