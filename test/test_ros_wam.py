@@ -18,6 +18,7 @@ pytest.importorskip('physis_ros.msg')
 from rclpy.lifecycle import TransitionCallbackReturn
 from ros_cases import JOINTS, picture, small_weights
 from sensor_msgs.msg import Image, JointState
+from std_msgs.msg import String
 from std_srvs.srv import SetBool, Trigger
 
 from physis_ros.msg import ActionChunk, StreamStatus
@@ -125,6 +126,10 @@ def test_reset_pause_and_deactivate(running: tuple[Any, Model, Robot]) -> None:
     before = model.chunks[-1].epoch
     assert model.call(Trigger, 'reset').success
     assert bench.spin_until(lambda: model.chunks[-1].epoch == before + 1, 10)
+
+    words_out = bench.probe.create_publisher(String, 'wam_node/instruction', qos.LATCHED)
+    words_out.publish(String(data='follow'))
+    assert bench.spin_until(lambda: model.chunks[-1].epoch == before + 2, 10)
 
     assert model.call(SetBool, 'pause', data=True).success
     assert model.reaches(StreamStatus.STATE_PAUSED, 10)

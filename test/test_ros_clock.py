@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Simulated time: when the servo ticks, and which steps of /clock are jumps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip('rclpy')
+pytest.importorskip('physis_ros.msg')
+
+from rclpy.node import Node
+from rosgraph_msgs.msg import Clock
+
+from physis_ros.ros import conversions, qos
+from physis_ros.ros.clock import RosClock
+from physis_ros.ros.ticking import MOST_TICKS, SimulatedTicks
+
+PERIOD_NS = 4_000_000
+SECOND_NS = 1_000_000_000
+
+
+def ticks() -> SimulatedTicks:
+    return SimulatedTicks(PERIOD_NS, lambda: 0)
+
+
+def test_a_clock_that_has_not_begun_brings_no_tick() -> None:
+    assert list(ticks().due(0)) == []
+
+
+def test_all_ticks_of_one_step_come_in_order_and_once() -> None:
+    simulated = ticks()
+    assert list(simulated.due(SECOND_NS)) == [SECOND_NS]
+    step = [SECOND_NS + PERIOD_NS, SECOND_NS + 2 * PERIOD_NS]
+    assert list(simulated.due(SECOND_NS + 10_000_000)) == step
+    # A clock that stands still, or moves by less than a period.
+    assert list(simulated.due(SECOND_NS + 10_000_000)) == []
+    assert list(simulated.due(SECOND_NS + 11_000_000)) == []
+
+
+@pytest.mark.parametrize('jump_ns', [-500_000_000, (MOST_TICKS + 1) * PERIOD_NS])
+def test_a_jump_brings_one_tick_at_the_new_time(jump_ns: int) -> None:
+    simulated = ticks()
+    list(simulated.due(SECOND_NS))
+    assert list(simulated.due(SECOND_NS + jump_ns)) == [SECOND_NS + jump_ns]
+    assert list(simulated.due(SECOND_NS + jump_ns + PERIOD_NS)) == [
+        SECOND_NS + jump_ns + PERIOD_NS
+    ]
+
+
+class TimedNode(Node):
+    """A node that notes jumps."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__('timed', **options)
+        self.ros_time = RosClock(self)
+        self.jumps: list[str] = []
+        self.jump_handle = self.ros_time.on_jump(self.jumps.append)
+
+    def close(self) -> None:
+        """Forget the callback."""
+        self.jump_handle.unregister()
+
+
+def test_steps_back_and_far_ahead_are_jumps(bench: Any) -> None:
+    node = bench.add(TimedNode, {'use_sim_time': True})
+    assert node.ros_time.simulated
+    clock_out = bench.probe.create_publisher(Clock, '/clock', qos.CLOCK)
+
+    def show(time_ns: int) -> None:
+        message = Clock(clock=conversions.time_message(time_ns))
+
+        def there() -> bool:
+            clock_out.publish(message)
+            return bool(node.ros_time.now_ns() == time_ns)
+
+        assert bench.spin_until(there, 10)
+
+    show(100 * SECOND_NS)
+    show(100 * SECOND_NS + 5_000_000)
+    show(100 * SECOND_NS + 900_000_000)
+    assert node.jumps == []
+    show(50 * SECOND_NS)
+    assert node.jumps == ['the clock jumped by -50.900 s']
+    show(60 * SECOND_NS)
+    assert node.jumps[1:] == ['the clock jumped by +10.000 s']

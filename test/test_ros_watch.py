@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong without a word in ROS is counted, said, and on /diagnostics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip('rclpy')
+pytest.importorskip('physis_ros.msg')
+
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from rclpy.node import Node
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from std_msgs.msg import String
+
+from physis_ros.ros import qos
+from physis_ros.ros.diagnostics import Diagnostics, Level, Report
+from physis_ros.ros.qos import QosWatch
+
+
+class WatchedNode(Node):
+    """A node with a subscription, a publisher and a diagnosed task."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__('watched', **options)
+        self.watch = QosWatch(self)
+        self.heard: list[str] = []
+        self.source = self.watch.subscribe(String, 'words', self._on_words, qos.COMMAND)
+        self.diagnostics = Diagnostics(self, self.watch, period_s=0.1)
+        self.diagnostics.add('task', lambda: Report(Level.WARN, 'late', {'age_ms': 12.3456}))
+
+    def _on_words(self, message: String) -> None:
+        self.heard.append(message.data)
+
+
+def test_a_publisher_that_offers_too_little_is_counted_and_named(bench: Any) -> None:
+    node = bench.add(WatchedNode)
+    found: list[DiagnosticArray] = bench.collect(DiagnosticArray, '/diagnostics')
+    offered = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+    bench.probe.create_publisher(String, 'words', offered)
+    assert bench.spin_until(lambda: node.watch.trouble, 10)
+    item = node.watch.trouble['/words']
+    assert (item.incompatible, item.policy) == (1, 'RELIABILITY')
+    assert node.watch.sentences() == ['/words: 1 peers with incompatible QoS (RELIABILITY)']
+
+    def told() -> dict[str, DiagnosticStatus]:
+        return {status.name: status for status in found[-1].status} if found else {}
+
+    assert bench.spin_until(
+        lambda: told() and told()['/watched: qos'].level == DiagnosticStatus.ERROR, 10
+    )
+    assert '/words' in told()['/watched: qos'].message
+    task = told()['/watched: task']
+    assert (task.level, task.message) == (DiagnosticStatus.WARN, 'late')
+    assert [(value.key, value.value) for value in task.values] == [('age_ms', '12.35')]
+
+
+def test_overrides_from_outside_change_the_quality_of_service(bench: Any) -> None:
+    node = bench.add(WatchedNode, {'qos_overrides./words.subscription.reliability': 'best_effort'})
+    assert node.source.qos_profile.reliability is ReliabilityPolicy.BEST_EFFORT
+    offered = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+    words_out = bench.probe.create_publisher(String, 'words', offered)
+
+    def heard() -> bool:
+        words_out.publish(String(data='a'))
+        return bool(node.heard)
+
+    assert bench.spin_until(heard, 10)
+    assert not node.watch.trouble
