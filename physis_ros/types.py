@@ -4,7 +4,7 @@ The values that cross a boundary between rooms.
 
 Plain frozen data: no behaviour beyond checks and derived properties, no ROS, no torch. Times are
 integer nanoseconds of the *stream clock* (ROS time: system time, or /clock under simulation)
-unless a name says ``steady``. Arrays are numpy, owned by the value, never written after it is made.
+unless a name says ``steady``. Arrays are numpy, owned by the value, never written once it is made.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class ChunkTimes:
     One chunk's way, each instant in stream-clock nanoseconds; they never decrease.
 
     The differences are the parts of an action's age: capture -> receive (transport), receive ->
-    enter (queue), enter -> denoised (engine), denoised -> decoded, decoded -> published (hand-over);
-    the wait in the output buffer follows at the player.
+    enter (queue), enter -> denoised (engine), denoised -> decoded, decoded -> published
+    (hand-over); the wait in the output buffer follows at the player.
     """
 
     capture_ns: int
@@ -179,7 +179,7 @@ class Command:
     :param stamp_ns: the tick.
     :param position: float64 [A] [rad or m]; empty when ``play`` is SILENT.
     :param velocity: float64 [A] [rad/s or m/s].
-    :param age_ns: ``stamp_ns`` minus the oldest input behind it; None when not played from a chunk.
+    :param age_ns: ``stamp_ns`` minus the oldest input behind it; None when no chunk is behind it.
     :param input_age_ns: the same for each input.
     """
 

@@ -25,7 +25,7 @@ SPEC = ModelSpec(
 
 
 def profile() -> Profile:
-    """A profile with round numbers."""
+    """Make a profile with round numbers."""
     timings = [
         Timing(kind, batch, chunks, 0.001 * batch * chunks, 0.002 * batch * chunks, 10)
         for kind in ('first', 'inner', 'last')
@@ -164,7 +164,7 @@ def test_the_objective_decides() -> None:
     targets = Targets(slo_s=0.06, max_batch=1)
     found = plans(cost(), pool(4), targets)
     assert len(choose(found, targets, 'fleet').devices) == 2
-    with pytest.raises(PlanError, match='no plan meets an SLO of 10.0 ms'):
+    with pytest.raises(PlanError, match=r'no plan meets an SLO of 10\.0 ms'):
         choose(found, Targets(slo_s=0.01))
     with pytest.raises(ParameterError, match='objective'):
         choose(found, targets, 'cheapest')

@@ -45,7 +45,7 @@ def test_seeds_give_different_paths(paths):
 def test_it_stays_in_the_sector_of_the_ring_it_may_use(paths):
     radius = np.hypot(paths[..., 0], paths[..., 1])
     angle = np.arctan2(paths[..., 1], paths[..., 0])
-    assert 0.15 < radius.min() and radius.max() < 0.42
+    assert radius.min() > 0.15 and radius.max() < 0.42
     assert np.abs(angle).max() < 1.85
 
 
