@@ -117,11 +117,16 @@ class Launcher:
         return self._logs[self._processes.index(process)].read_text(errors='replace')
 
     def close(self) -> None:
-        """Leave nothing running."""
-        for process in self._processes:
-            if process.poll() is None:
+        """Leave nothing running, and, unless one must be killed, no shared memory of DDS."""
+        running = [process for process in self._processes if process.poll() is None]
+        for process in running:
+            process.send_signal(signal.SIGINT)
+        for process in running:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+                process.wait()
 
 
 @pytest.fixture
