@@ -14,10 +14,10 @@ from physis_ros.evaluation.frames import Compared
 from physis_ros.evaluation.scores import psnr_db, square_error
 from physis_ros.types import ByteArray
 
-MOST_FRAMES = 160
+MOST_FRAMES = 120
 GIF_STEP_MS = 10
 GAP_PX, BAND_PX = 8, 34
-TILE_PX = 256
+TILE_PX = 192
 BACKGROUND, INK, SOFT = (15, 23, 42), (241, 245, 249), (148, 163, 184)
 ERROR_GAIN = 3
 

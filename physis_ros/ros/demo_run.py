@@ -20,7 +20,7 @@ from physis_ros.msg import StreamStatus
 from physis_ros.ros.demo_monitor import Heard, Monitor
 from physis_ros.ros.demo_options import DemoOptions
 from physis_ros.ros.demo_preflight import Ready
-from physis_ros.ros.demo_processes import Children
+from physis_ros.ros.demo_processes import Children, meaning
 from physis_ros.ros.demo_view import View
 from physis_ros.ros.signals import Stop
 from physis_ros.session.player_config import PlayerConfig
@@ -50,9 +50,10 @@ BETWEEN_S = 15.0
 FAILED_S = 3.0
 # A robot does not share its processor: world and servo come first, then the engine.
 ROBOT_NICENESS, ENGINE_NICENESS = -10, -5
-SERVO_S, NODES_S, RECORDER_S = 0.6, 0.9, 5.0
+ALL = ('servo', 'wam', 'arm', 'recorder')
+SERVO_S, NODES_S, RECORDER_S = 0.6, 2.0, 10.0
 # After Ctrl-C everything must be gone within 2 s.
-HURRIED_RECORDER_S = 0.4
+HURRIED_S = 1.0
 
 
 class DemoRun:
@@ -108,25 +109,26 @@ class DemoRun:
         """
         Stop everything, in order, and return what did not go well.
 
-        Bounded, whatever the nodes do: about 2 s after a signal.
+        Bounded, whatever the nodes do: well under 2 s after a signal.
         """
-        children = self._children
+        children, hurried = self._children, self._stop.requested
         children.ask('servo', 'wam')
+        if self._monitor is not None:
+            self._monitor.close()
         children.wait(['servo'], SERVO_S)
-        children.ask('arm')
-        children.wait(['servo', 'wam', 'arm'], NODES_S)
-        children.ask('recorder')
-        hurried = self._stop.requested
-        children.wait(['recorder'], HURRIED_RECORDER_S if hurried else RECORDER_S)
+        # The final hold is out: nothing that comes now is worth waiting for after a signal.
+        children.ask('arm', *(['recorder'] if hurried else []))
+        if not hurried:
+            children.wait(['servo', 'wam', 'arm'], NODES_S)
+            children.ask('recorder')
+        children.wait(ALL, HURRIED_S if hurried else RECORDER_S)
         killed = children.kill()
         troubles = [f'{name} did not stop by itself' for name in killed]
         troubles += [
-            f'{name} ended with exit code {code}'
+            f'{name} ended with {meaning(code)}'
             for name, code in children.failures().items()
             if name not in killed
         ]
-        if self._monitor is not None:
-            self._monitor.close()
         recording = self._options.out / 'run.mcap'
         if 'recorder' in killed and recording.exists() and mend(recording):
             troubles.append('the recording was cut short; what had been written is readable')
