@@ -55,8 +55,9 @@ def check(options: DemoOptions) -> Ready:
     kv_rule, stages = _weights(options.model)
     _workers(options, stages)
     domain = _domain()
+    _writable(options.out / 'summary.json', '--out')
     _writable(options.trace, '--trace')
-    _folder(options.out)
+    _clear(options.out)
     return Ready(kv_rule, stages, domain)
 
 
@@ -122,9 +123,8 @@ def _workers(options: DemoOptions, stages: int | None) -> None:
         )
 
 
-def _folder(out: Path) -> None:
-    """Make the output folder, try it, and clear it of the products of an earlier run."""
-    _writable(out / 'summary.json', '--out')
+def _clear(out: Path) -> None:
+    """Clear the output folder of the products of an earlier run, and of nothing else."""
     for name in PRODUCTS:
         (out / name).unlink(missing_ok=True)
     for name in FOLDERS:

@@ -48,12 +48,14 @@ class Child:
     :param name: what a person calls it.
     :param log: where its output goes.
     :param asked: it was told to stop.
+    :param reported: its death has been reported.
     """
 
     name: str
     process: subprocess.Popen[bytes]
     log: Path
     asked: bool = False
+    reported: bool = False
 
     @property
     def code(self) -> int | None:
@@ -133,6 +135,7 @@ class Children:
         for child in self._children.values():
             code = child.code
             if code is not None and not child.asked:
+                child.reported = True
                 raise ChildDied(child.name, code, child.tail())
 
     def ask(self, *names: str) -> None:
@@ -162,9 +165,9 @@ class Children:
         return [child.name for child in left]
 
     def failures(self) -> dict[str, int]:
-        """Return the exit codes that were not 0."""
-        codes = {child.name: child.code for child in self._children.values()}
-        return {name: code for name, code in codes.items() if code}
+        """Return the exit codes that were not 0 and have not been reported."""
+        children = [child for child in self._children.values() if not child.reported]
+        return {child.name: child.code for child in children if child.code}
 
 
 def meaning(code: int) -> str:

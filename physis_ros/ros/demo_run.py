@@ -23,6 +23,7 @@ from physis_ros.ros.demo_preflight import Ready
 from physis_ros.ros.demo_processes import Children, meaning
 from physis_ros.ros.demo_view import View
 from physis_ros.ros.signals import Stop
+from physis_ros.ros.wam_report import WORDS as STATES
 from physis_ros.session.player_config import PlayerConfig
 
 RECORDED = (
@@ -197,7 +198,7 @@ class DemoRun:
             return
         shown = (stream.state, stream.reason)
         if shown != self._shown and stream.reason:
-            self._view.note(f'engine: {stream.reason}')
+            self._view.note(f'engine {STATES.get(stream.state, "unknown")}: {stream.reason}')
         self._shown = shown
         if stream.state != StreamStatus.STATE_FAILED:
             self._failed_s = None
