@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from physis_ros.output.interpolate import Interpolation
+from physis_ros.output.merge import Merge
 from physis_ros.session.player import Player, PlayerConfig
-from physis_ros.types import ActionChunk, ChunkTimes
+from physis_ros.types import ActionChunk, ChunkTimes, Command
 
 MS = 1_000_000
 NAMES = ('shoulder', 'elbow')
+PLAIN: dict[str, Any] = {'interpolation': (Interpolation.LINEAR,) * 2, 'merge': Merge.REPLACE}
 
 
 def chunk(
@@ -57,3 +60,14 @@ def player(measured: float | None = 0.0, **changes: Any) -> Player:
         made.measured(np.full(len(changes['names']), measured), 0)
     made.activate(0)
     return made
+
+
+def tick(made: Player, at_ms: float) -> Command:
+    """Tick at ``at_ms``, on time."""
+    now_ns = round(at_ms * MS)
+    return made.tick(now_ns, now_ns)
+
+
+def run(made: Player, first_ms: int, last_ms: int, every_ms: int = 5) -> list[Command]:
+    """Tick from ``first_ms`` to ``last_ms``, both included."""
+    return [tick(made, at) for at in range(first_ms, last_ms + 1, every_ms)]
