@@ -7,9 +7,12 @@ so the nodes in ``physis_ros.ros`` are no commands here. test/test_package.py ke
 both name equal.
 """
 
+from pathlib import Path
+
 from setuptools import find_packages, setup
 
 NAME = 'physis_ros'
+MESSAGES = sorted(str(path) for path in Path('msg').glob('*.msg'))
 setup(
     name=NAME,
     version='0.1.0',
@@ -18,6 +21,8 @@ setup(
     python_requires='>=3.10',
     packages=find_packages(include=[NAME, f'{NAME}.*']),
     package_data={NAME: ['py.typed', '**/*.safetensors', '**/*.xml']},
+    # Recordings are read by these texts (evaluation/definitions.py), with or without ROS.
+    data_files=[(f'share/{NAME}/msg', MESSAGES)],
     install_requires=[
         'ddsketch',
         'matplotlib',

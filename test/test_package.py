@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 import subprocess
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
+import setuptools
 
 ROOT = Path(__file__).resolve().parents[1]
 LAUNCH_FILES = sorted(ROOT.glob('launch/*.launch.py'))
@@ -122,6 +125,20 @@ def test_setup_names_the_same_command_line() -> None:
     )
     assert scripts is not None
     assert installed_programs()[scripts[1]] == f'physis_ros.{scripts[2]}'
+
+
+def test_setup_ships_the_messages_that_recordings_are_read_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(setuptools, 'setup', given.update)
+    runpy.run_path('setup.py')
+    shipped = {'physis_ros/msg': {Path(p).name for p in ROOT.glob('msg/*.msg')}}
+    assert {
+        folder.removeprefix('share/'): {Path(name).name for name in names}
+        for folder, names in given['data_files']
+    } == shipped
 
 
 @pytest.mark.parametrize('path', LAUNCH_FILES, ids=lambda path: path.name)
