@@ -144,6 +144,7 @@ class DemoRun:
             'recorder',
             'physis_ros.ros.recorder',
             {'folder': str(options.out), 'topics': RECORDED},
+            niceness=ENGINE_NICENESS,
         )
         start(
             'wam',

@@ -28,7 +28,7 @@ from physis_ros.ros.wam_report import WORDS as STATES
 from physis_ros.types import Reason
 
 LINE_EVERY_S = 5.0
-DEPTH_FULL_MS = 400.0
+DEPTH_FULL_MS, DEPTH_CELLS = 400.0, 8
 KEPT_NOTES = 6
 
 
@@ -124,12 +124,12 @@ class View:
             title='physis demo',
             subtitle=str(self._options.out),
             expand=False,
-            padding=(1, 2),
+            padding=(1, 1),
         )
 
     def _figures(self, heard: Heard) -> Table:
         """Return what is measured now."""
-        table = Table(box=None, show_header=False, padding=(0, 3, 0, 0))
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
         for _ in range(3):
             table.add_column(style='dim')
             table.add_column(justify='right')
@@ -148,7 +148,7 @@ class View:
         now = f'{heard.tracking.last_m * 1e3:.0f} mm' if heard.episode >= 0 else '-'
         mean = _mm(heard.tracking.mean_m)
         before = ' '.join(_mm(value) for value in heard.episodes_m[-5:]) or '-'
-        table.add_row('sensor', rates[0], 'action age p50 / p99', age, 'tracking error', now)
+        table.add_row('sensor', rates[0], 'age p50 / p99', age, 'tracking error', now)
         table.add_row('replan', rates[1], 'response latency', response, 'this episode', mean)
         table.add_row('chunk', rates[2], 'output interval', interval, 'before', before)
         table.add_row('servo', rates[3], 'missed / due', misses, 'buffer', depth)
@@ -187,9 +187,9 @@ def _nodes(children: Sequence[Child]) -> Text:
 def _depth(play: object) -> Text:
     """Return the buffer's depth as a bar."""
     depth_ms = _depth_ms(play)
-    filled = round(min(max(depth_ms / DEPTH_FULL_MS, 0.0), 1.0) * 12)
+    filled = round(min(max(depth_ms / DEPTH_FULL_MS, 0.0), 1.0) * DEPTH_CELLS)
     style = 'red' if depth_ms < 50 else 'yellow' if depth_ms < 120 else 'green'
-    text = Text('█' * filled + '·' * (12 - filled), style=style)
+    text = Text('█' * filled + '·' * (DEPTH_CELLS - filled), style=style)
     return text.append(f' {depth_ms:.0f} ms', style='default')
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,36 @@ from physis_ros.ros.signals import Stop
 
 DRAIN_S = 0.02
 ROUNDS_PER_LOOK = 10
-# Room for more than ten drains at 500 messages a second.
-QUEUE_DEPTH = 100
+# Room for seconds without the processor at 500 messages a second; pictures are a hundred times
+# larger and come ten times less often.
+QUEUE_DEPTH, PICTURE_DEPTH = 2000, 100
+PICTURES = ('sensor_msgs/msg/Image', 'sensor_msgs/msg/CompressedImage')
+
+
+class Source:
+    """
+    One recorded topic, and what of it never came.
+
+    :param subscription: delivers bytes.
+    :param msgtype: as ``package/msg/Name``.
+    :param alone: it has one publisher, so that a gap in the sequence is a loss.
+    """
+
+    def __init__(self, subscription: Subscription, msgtype: str, alone: bool) -> None:
+        self.subscription, self.msgtype, self._alone = subscription, msgtype, alone
+        self.topic = subscription.topic_name
+        self.lost = 0
+        self._expected: int | None = None
+
+    def drain(self, put: Callable[[str, str, int, bytes], bool]) -> None:
+        """Hand over everything that has come, with the time at which it came."""
+        for data, info in drained(self.subscription):
+            put(self.topic, self.msgtype, info['received_timestamp'], data)
+            number = info['publication_sequence_number']
+            if self._alone and number is not None:
+                if self._expected is not None and number > self._expected:
+                    self.lost += number - self._expected
+                self._expected = number + 1
 
 
 class Recorder(Node):
@@ -44,8 +73,8 @@ class Recorder(Node):
         self._missing = set(self._parameter('topics', ['']) or []) - {''}
         folder = Path(self._parameter('folder', '.'))
         self._writer = BagWriter(folder, typestore())
-        self._said_dropped = 0
-        self._sources: list[tuple[Subscription, str]] = []
+        self._said: dict[str, int] = {}
+        self._sources: list[Source] = []
         self.get_logger().info(f'recording into {folder}')
 
     def record(self, stop: Stop) -> None:
@@ -55,12 +84,12 @@ class Recorder(Node):
             time.sleep(DRAIN_S)
             if rounds % ROUNDS_PER_LOOK == 0:
                 self._discover()
-                self._say_dropped()
+                self._say_missing()
             self._drain()
             rounds += 1
         self._drain()
         self._writer.close()
-        self._say_dropped()
+        self._say_missing()
         if self._missing:
             self.get_logger().warning(f'never published: {sorted(self._missing)}')
 
@@ -72,10 +101,8 @@ class Recorder(Node):
 
     def _drain(self) -> None:
         """Hand everything that has come to the writer."""
-        put = self._writer.put
-        for subscription, msgtype in self._sources:
-            for data, info in drained(subscription):
-                put(subscription.topic_name, msgtype, info['received_timestamp'], data)
+        for source in self._sources:
+            source.drain(self._writer.put)
 
     def _discover(self) -> None:
         """Subscribe to what is wanted and published by now."""
@@ -87,27 +114,31 @@ class Recorder(Node):
 
     def _subscribe(self, topic: str, offers: list[Any]) -> None:
         """Take the topic as bytes, asking for no more than what its publishers offer."""
+        msgtype = offers[0].topic_type
         reliable = all(o.qos_profile.reliability == ReliabilityPolicy.RELIABLE for o in offers)
         latched = all(
             o.qos_profile.durability == DurabilityPolicy.TRANSIENT_LOCAL for o in offers
         )
         qos = QoSProfile(
             history=HistoryPolicy.KEEP_LAST,
-            depth=QUEUE_DEPTH,
+            depth=PICTURE_DEPTH if msgtype in PICTURES else QUEUE_DEPTH,
             reliability=ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT,
             durability=DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE,
         )
-        kind = _message_class(offers[0].topic_type)
-        subscription = subscribe(self, kind, topic, qos, raw=True)
-        self._sources.append((subscription, offers[0].topic_type))
+        subscription = subscribe(self, _message_class(msgtype), topic, qos, raw=True)
+        self._sources.append(Source(subscription, msgtype, alone=len(offers) == 1))
 
-    def _say_dropped(self) -> None:
-        """Warn when the disk did not keep up."""
+    def _say_missing(self) -> None:
+        """Warn when messages did not come, or the disk did not keep up."""
         dropped = self._writer.dropped
-        total = sum(dropped.values())
-        if total > self._said_dropped:
-            self.get_logger().warning(f'dropped since the start: {dropped}')
-            self._said_dropped = total
+        missing = {
+            source.topic: source.lost + dropped.get(source.topic, 0)
+            for source in self._sources
+            if source.lost or source.topic in dropped
+        }
+        if missing != self._said:
+            self.get_logger().warning(f'not recorded since the start: {missing}')
+            self._said = missing
 
 
 def _message_class(msgtype: str) -> Any:
