@@ -3,56 +3,84 @@
 The KV memory of one stage of one stream: a ring of window chunks behind a few sink chunks (E3).
 
 Allocated when the stream opens, overwritten for ever after, never copied between devices. Keys are
-stored un-rotated; the model rotates them by the ages given here.
+stored un-rotated; the model rotates them by the ages given here. Ages repeat, so they are tables
+made once: going on to the next chunk computes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from physis_ros.backbones.base import KvRead, ModelSpec
 from physis_ros.errors import EngineError
 
-_NO_EPOCH = -1
+_NO_ERA = -1
 
 
-class KvRing:
+class KvBank:
     """
-    KV of one ring; itself the window of a batch of one, without a copy.
+    The memory of rings that often run together: neighbours are a batch without a copy.
 
     :param spec: sizes of the model.
+    :param rows: how many rings.
     :param device: where it lives.
     """
 
-    def __init__(self, spec: ModelSpec, device: str) -> None:
-        slots = spec.kv_slots
-        shape = (slots, spec.tokens, spec.heads, spec.head_dim)
+    def __init__(self, spec: ModelSpec, rows: int, device: str) -> None:
+        shape = (rows, spec.kv_slots, spec.tokens, spec.heads, spec.head_dim)
         self.key = torch.zeros(shape, dtype=spec.dtype, device=device)
         self.value = torch.zeros_like(self.key)
-        self.age = torch.zeros((1, slots), dtype=torch.int64, device=device)
-        self.valid = torch.zeros((1, slots), dtype=torch.bool, device=device)
-        self._sink, self._cycle, self._oldest = spec.sink, spec.window + 1, spec.window + 1
-        self._chunk_of = np.full(slots, -1, dtype=np.int64)
-        # Ages are computed on the processor: in place when the ring lives there.
-        self._host = self.age.device.type == 'cpu'
-        self._age_host = self.age if self._host else self.age.cpu()
-        self._valid_host = self.valid if self._host else self.valid.cpu()
-        self._age_np = self._age_host.numpy()[0]
-        self._valid_np = self._valid_host.numpy()[0]
-        self._key_slots = list(self.key.unsqueeze(1))
-        self._value_slots = list(self.value.unsqueeze(1))
-        self._read = KvRead(self.key[None], self.value[None], self.age, self.valid)
-        self._slot = 0
-        self._era, self._done = _NO_EPOCH, -1
+        ages, valids = _ages(spec)
+        self.ages, self.valids = ages.to(device).split(1), valids.to(device).split(1)
 
     @property
     def bytes(self) -> int:
         """Memory of keys and values [bytes]."""
         return 2 * self.key.numel() * self.key.element_size()
+
+
+class KvRing:
+    """
+    KV of one stage; itself the window of a batch of one, without a copy.
+
+    :param spec: sizes of the model.
+    :param device: where it lives.
+    :param bank: the memory it is a row of; None: memory of its own.
+    :param row: which row.
+    """
+
+    def __init__(
+        self, spec: ModelSpec, device: str, bank: KvBank | None = None, row: int = 0
+    ) -> None:
+        self.bank, self.row = bank or KvBank(spec, 1, device), row
+        self.key, self.value = self.bank.key[row], self.bank.value[row]
+        self._key_slots = self.key.split(1)
+        self._value_slots = self.value.split(1)
+        self._reads = [
+            KvRead(self.key[None], self.value[None], age, valid)
+            for age, valid in zip(self.bank.ages, self.bank.valids, strict=True)
+        ]
+        self._sink, self._cycle, self._slots = spec.sink, spec.window + 1, spec.kv_slots
+        self._slot = self._state = 0
+        self._era, self._done = _NO_ERA, -1
+
+    @property
+    def bytes(self) -> int:
+        """Memory of keys and values [bytes]."""
+        return 2 * self.key.numel() * self.key.element_size()
+
+    @property
+    def age(self) -> Tensor:
+        """Ages of the slots as the chunk begun last sees them, int64 [1, S]."""
+        return self._reads[self._state].age
+
+    @property
+    def valid(self) -> Tensor:
+        """Which slots it may see, bool [1, S]."""
+        return self._reads[self._state].valid
 
     def ready(self, era: int, chunk: int) -> bool:
         """Tell whether the predecessor is done, so that ``chunk`` may run (E1)."""
@@ -68,15 +96,9 @@ class KvRing:
             self.clear(era)
         if chunk != self._done + 1:
             raise EngineError(f'chunk must follow chunk {self._done} in its KV ring, got {chunk}')
-        sink = self._sink
-        self._slot = chunk if chunk < sink else sink + (chunk - sink) % self._cycle
-        self._chunk_of[self._slot] = chunk
-        np.subtract(chunk, self._chunk_of, out=self._age_np)
-        np.minimum(self._age_np, self._oldest, out=self._age_np)
-        np.greater_equal(self._chunk_of, 0, out=self._valid_np)
-        if not self._host:
-            self.age.copy_(self._age_host)
-            self.valid.copy_(self._valid_host)
+        phase = (chunk - self._sink) % self._cycle
+        self._slot = chunk if chunk < self._sink else self._sink + phase
+        self._state = chunk if chunk < self._slots else self._slots + phase
 
     def finish(self, chunk: int) -> None:
         """Note that ``chunk`` has written its last KV here."""
@@ -85,7 +107,6 @@ class KvRing:
     def clear(self, era: int) -> None:
         """Forget everything; ``era`` begins."""
         self._era, self._done = era, -1
-        self._chunk_of.fill(-1)
         # A masked slot still meets a zero weight in the sum: it must hold no NaN of a former life.
         self.key.zero_()
         self.value.zero_()
@@ -98,12 +119,15 @@ class KvRing:
     def extend(self, key: Tensor, value: Tensor) -> KvRead:
         """Write and return everything to attend to; views of the ring, nothing is copied."""
         self.write(key, value)
-        return self._read
+        return self._reads[self._state]
 
 
 class KvBatch:
     """
-    The window of several rings at once: rows gathered into a workspace made once.
+    The window of several rings at once.
+
+    Neighbouring rows of one bank are read where they lie; others are gathered into a workspace
+    made once.
 
     :param spec: sizes of the model.
     :param rows: the largest batch.
@@ -126,12 +150,55 @@ class KvBatch:
         return self
 
     def extend(self, key: Tensor, value: Tensor) -> KvRead:
-        """Write each row into its ring, gather what the rows attend to."""
-        for row, ring in enumerate(self._rings):
-            ring.write(key[row : row + 1], value[row : row + 1])
-            self._key[row].copy_(ring.key)
-            self._value[row].copy_(ring.value)
-            self._age[row].copy_(ring.age[0])
-            self._valid[row].copy_(ring.valid[0])
-        rows = len(self._rings)
-        return KvRead(self._key[:rows], self._value[:rows], self._age[:rows], self._valid[:rows])
+        """Write each row into its ring, return what the rows attend to."""
+        rings = self._rings
+        for ring, own_key, own_value in zip(rings, key.split(1), value.split(1), strict=True):
+            ring.write(own_key, own_value)
+        count = len(rings)
+        age, valid = self._age[:count], self._valid[:count]
+        torch.cat([ring.age for ring in rings], out=age)
+        torch.cat([ring.valid for ring in rings], out=valid)
+        if _neighbours(rings):
+            bank, first = rings[0].bank, rings[0].row
+            rows = slice(first, first + count)
+            return KvRead(bank.key[rows], bank.value[rows], age, valid)
+        keys, values = self._key[:count], self._value[:count]
+        torch.stack([ring.key for ring in rings], out=keys)
+        torch.stack([ring.value for ring in rings], out=values)
+        return KvRead(keys, values, age, valid)
+
+
+def _neighbours(rings: Sequence[KvRing]) -> bool:
+    first = rings[0]
+    return all(
+        ring.bank is first.bank and ring.row == row for row, ring in enumerate(rings, first.row)
+    )
+
+
+def _ages(spec: ModelSpec) -> tuple[Tensor, Tensor]:
+    """
+    Return ages and validity of the slots for each state of a ring.
+
+    The first ``kv_slots`` chunks are states of their own; then the ring is full and only the
+    place of the newest chunk in the cycle matters.
+
+    :returns: int64 and bool [states, kv_slots].
+    """
+    sink, cycle, slots = spec.sink, spec.window + 1, spec.kv_slots
+    ages, valids = [], []
+    for state in range(slots + cycle):
+        # The first chunk of a full ring with this phase; later ones look the same.
+        chunk = state if state < slots else slots + (state - slots + sink - slots) % cycle
+        held = [_held(slot, chunk, sink, cycle) for slot in range(slots)]
+        ages.append([min(chunk - found, cycle) for found in held])
+        valids.append([found >= 0 for found in held])
+    return torch.tensor(ages), torch.tensor(valids)
+
+
+def _held(slot: int, chunk: int, sink: int, cycle: int) -> int:
+    """Return which chunk lies in a slot while ``chunk`` runs; -1 for none."""
+    if slot < sink:
+        return slot if slot <= chunk else -1
+    back = (chunk - slot) % cycle  # (chunk - sink) - (slot - sink)
+    found = chunk - back
+    return found if found >= sink else -1

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from physis_ros.backbones.base import ModelSpec
 from physis_ros.engine.grid import Grouping
-from physis_ros.engine.kv import KvRing
+from physis_ros.engine.kv import KvBank, KvRing
 
 
 class Lane:
@@ -31,13 +31,13 @@ class Lane:
         self._keep = keep
         self._conditioning: dict[int, Tensor] = {}
         self._rings: dict[tuple[int, int], KvRing] = {}
-        shared: dict[int, KvRing] = {}
-        for step, block in grouping.stages_of(worker):
-            if grouping.per_pass_kv:
-                self._rings[step, block] = KvRing(spec, device)
-                continue
-            ring = shared.get(block) or KvRing(spec, device)
-            shared[block] = self._rings[step, block] = ring
+        # The steps of one block side by side, as they run in one batch.
+        for block in grouping.blocks_of(worker):
+            steps = [stage.step for stage in grouping.stages_of(worker) if stage.block == block]
+            bank = KvBank(spec, len(steps) if grouping.per_pass_kv else 1, device)
+            rings = [KvRing(spec, device, bank, row) for row in range(len(bank.key))]
+            for row, step in enumerate(steps):
+                self._rings[step, block] = rings[row if grouping.per_pass_kv else 0]
 
     def ring(self, step: int, block: int) -> KvRing:
         """Return the KV of one stage."""
