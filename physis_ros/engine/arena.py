@@ -39,7 +39,8 @@ class Arena:
 
     def __init__(self, fd: int, size: int) -> None:
         self.fd, self.size = fd, size
-        self._map = mmap.mmap(fd, size)
+        # All pages now: the first use of each must not cost a page fault while running.
+        self._map = mmap.mmap(fd, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
         self.buffer = memoryview(self._map)
 
     @classmethod

@@ -20,12 +20,9 @@ def form_batch(ready: Iterable[Task], limit: int) -> list[Task]:
 
     :param limit: the largest batch; 1 switches batching off.
     """
-    if limit == 1:
-        first = min(ready, key=_urgency, default=None)
-        return [] if first is None else [first]
     order = sorted(ready, key=_urgency)
-    if not order:
-        return []
+    if limit == 1 or len(order) < 2:
+        return order[:1]
     block = order[0].block
     return [task for task in order if task.block == block][:limit]
 

@@ -60,11 +60,17 @@ class Compute:
         return _split(hidden, len(rows))
 
     def _enter(self, rows: Sequence[Row]) -> Tensor:
-        first = [row for row in rows if row.state is None]
+        # Rows from pure noise and rows with an estimate are different calls of the model.
+        first = [i for i, row in enumerate(rows) if row.state is None]
         if not first or len(first) == len(rows):
             return self._enter_alike(rows)
-        # Rows from pure noise and rows with an estimate are different calls of the model.
-        return torch.cat([self._enter_alike([row]) for row in rows])
+        later = [i for i, row in enumerate(rows) if row.state is not None]
+        entered = [self._enter_alike([rows[i] for i in part]) for part in (first, later)]
+        order = first + later
+        if order == list(range(len(rows))):
+            return torch.cat(entered)
+        back = sorted(range(len(rows)), key=order.__getitem__)
+        return torch.cat(entered)[back]
 
     def _enter_alike(self, rows: Sequence[Row]) -> Tensor:
         latent = None if rows[0].state is None else _stack([row.state for row in rows])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -89,7 +89,7 @@ class WorkerLoop:
         start_ns = self._state[lay.BEAT] = time.monotonic_ns()
         self._model_ns = 0
         came = self._receive(start_ns)
-        batch = form_batch(self._ready(), self._limit) if self._tasks else []
+        batch = form_batch(self._ready(), self._limit) if self._tasks else ()
         if batch:
             self._run(batch)
         self._flush()
@@ -116,7 +116,7 @@ class WorkerLoop:
 
     def _command(self, header: Header, text: str, now_ns: int) -> None:
         if header.kind == Kind.ENTER:
-            self._tasks.append(_task(header, now_ns, FROM_POOL))
+            self._queue(_task(header, now_ns, FROM_POOL))
         elif header.kind == Kind.OPEN:
             self._lanes[header.stream] = Lane(
                 text, self._spec, self._grouping, self._me, self._device,
@@ -133,29 +133,41 @@ class WorkerLoop:
         task = _task(header, now_ns, source)
         task.held = held
         task.state = state if self._device == 'cpu' else state.to(self._device)
+        self._queue(task)
+
+    def _queue(self, task: Task) -> None:
+        lane = self._lanes.get(task.stream)
+        if lane is None:
+            self._drop(task)
+            return
+        task.ring = lane.ring(task.step, task.block)
         self._tasks.append(task)
 
     # What may run.
 
-    def _ready(self) -> Iterator[Task]:
-        self._drop_dead()
+    def _ready(self) -> list[Task]:
+        era, ready, dead = self._board.era, [], []
         for task in self._tasks:
-            ring = self._lanes[task.stream].ring(task.step, task.block)
-            if ring.ready(task.era, task.chunk):
-                yield task
-
-    def _drop_dead(self) -> None:
-        era = self._board.era
-        dead = [t for t in self._tasks if t.era != era(t.stream) or t.stream not in self._lanes]
+            if task.era != era(task.stream):
+                dead.append(task)
+            elif task.ring is not None and task.ring.ready(task.era, task.chunk):
+                ready.append(task)
         for task in dead:
             self._tasks.remove(task)
-            task.release()
-        self._state[lay.DROPPED] += len(dead)
+            self._drop(task)
+        return ready
+
+    def _drop(self, task: Task) -> None:
+        task.release()
+        self._state[lay.DROPPED] += 1
 
     # What is done.
 
-    def _run(self, batch: list[Task]) -> None:
-        rings = [self._lanes[t.stream].ring(t.step, t.block) for t in batch]
+    def _run(self, batch: Sequence[Task]) -> None:
+        if len(batch) > 1:
+            # The steps of a stream lie side by side in memory: in this order nothing is gathered.
+            batch = sorted(batch, key=_place)
+        rings = [task.ring for task in batch if task.ring is not None]
         for task, ring in zip(batch, rings, strict=True):
             ring.begin(task.era, task.chunk)
             self._tasks.remove(task)
@@ -228,7 +240,7 @@ class WorkerLoop:
         if target == self._me:
             task.state, task.source, task.queued_ns = out, LOCAL, now_ns
             task.bytes = task.sent_ns = 0
-            self._tasks.append(task)
+            self._queue(task)
             return
         kind = Kind.LATENT if last_block else Kind.HIDDEN
         size = out.numel() * out.element_size()
@@ -279,6 +291,10 @@ class WorkerLoop:
             self._me, task.source, rows, task.stream, task.step, block, task.bytes, task.era,
             task.chunk, task.sent_ns, task.queued_ns, started_ns, ended_ns, self._overhead_ns,
         )  # fmt: skip
+
+
+def _place(task: Task) -> tuple[int, int]:
+    return (task.stream, task.step)
 
 
 def _task(header: Header, now_ns: int, source: int) -> Task:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from physis_ros.engine.kv import KvRing
     from physis_ros.engine.mailbox import Held
 
 # In place of a worker's index: handed on within the worker, or entered by the pool.
@@ -27,6 +28,7 @@ class Task:
     :param observation: version of the inputs it uses.
     :param state: hidden state, or latent at block 0; None at the very beginning.
     :param held: the mailbox slot that ``state`` lies in; None when it came from this worker.
+    :param ring: the KV of its stage.
     :param source: the worker it came from, ``LOCAL`` or ``FROM_POOL``.
     :param bytes: size of what came.
     :param denoised_ns: steady time of the last step's end, 0 before.
@@ -44,6 +46,7 @@ class Task:
     queued_ns: int
     state: Tensor | None = None
     held: Held | None = None
+    ring: KvRing | None = None
     source: int = LOCAL
     bytes: int = 0
     sent_ns: int = 0
