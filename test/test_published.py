@@ -61,7 +61,7 @@ def test_joint_beats_even_where_weights_are_heavy() -> None:
 
 def test_the_verdict_needs_every_model() -> None:
     """One model that loses, or gains too little, and it does not hold."""
-    good = Capacity(8, 17, 6, 10, 0, 1, 0.004, 18.4, 300.0)
+    good = Capacity(8, 17, 6, 10, 0.0, 0, 1, 0.004, 18.4, 300.0)
     assert as_dict({'m': good})['holds'] is True
     assert as_dict({'m': good, 'n': replace(good, joint=7)})['holds'] is False
     assert as_dict({'m': good, 'n': replace(good, joint=13)})['holds'] is False

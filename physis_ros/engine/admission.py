@@ -84,7 +84,7 @@ class Admitter:
         width = self.prepare(demand)
         placement, dead_end = find(self.ledger, demand, width)
         if placement is None:
-            return refuse(self.ledger, demand, dead_end, explain)
+            return refuse(self.ledger, demand, dead_end, explain, self._fits_alone(width))
         response_s = alone_response_s(self.pool, placement)
         if demand.response_s and response_s > demand.response_s:
             return _slow(demand, response_s, placement, self.pool)
@@ -120,8 +120,13 @@ class Admitter:
         self.ledger.tidy()
 
     def _refuse(self, demand: Demand, explain: bool) -> Refusal:
-        dead_end = find(self.ledger, demand, self.prepare(demand))[1]
-        return refuse(self.ledger, demand, dead_end, explain)
+        width = self.prepare(demand)
+        dead_end = find(self.ledger, demand, width)[1]
+        return refuse(self.ledger, demand, dead_end, explain, self._fits_alone(width))
+
+    def _fits_alone(self, width: Width) -> bool:
+        # Found when the width was chosen, with all devices there.
+        return width.streams > 0 and not self.ledger.lost
 
     def _take(self, placement: Placement) -> Admission:
         keep(self.ledger, placement)

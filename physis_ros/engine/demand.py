@@ -55,6 +55,11 @@ class Rank:
     extra_s: float = 0.0
 
     @cached_property
+    def single(self) -> int:
+        """The block, when it is only one; else -1. One block is the common case, and quicker."""
+        return self.blocks[0] if len(self.blocks) == 1 else -1
+
+    @cached_property
     def block_array(self) -> npt.NDArray[np.intp]:
         """The blocks as an index."""
         return np.array(self.blocks, dtype=np.intp)

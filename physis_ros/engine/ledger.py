@@ -110,6 +110,7 @@ class Ledger:
         self.memory = np.array([d.memory_bytes for d in pool.devices], dtype=np.float64)
         self.speed = np.array([d.speed for d in pool.devices])
         self.used, self.busy = np.zeros(n), np.zeros(n)
+        self.lost = 0
         self.room = (1.0 - headroom) * _ONE
         nodes = [d.node for d in pool.devices]
         self._same = np.array([[a == b for b in nodes] for a in nodes])
@@ -142,9 +143,24 @@ class Ledger:
         self._beats = {k: beat for k, beat in self._beats.items() if beat.rows.any()}
         self._copies = {name: c for name, c in self._copies.items() if c.any()}
 
+    def hopeless(self, demand: Demand, able: BoolArray) -> str:
+        """
+        Name the rule that no order of devices can keep; empty when none is sure to break.
+
+        :param able: devices that may be used.
+        """
+        if (self.memory - self.used)[able].sum() < demand.model.stream_bytes:
+            return 'memory'
+        beat = self._beats[demand.model.name, demand.slo_s]
+        # No row can add less than the flattest piece of its block's curve.
+        least_s = demand.model.passes * float(np.diff(beat.table, axis=1).min(axis=1).sum())
+        free = np.maximum(self.room - self.busy[able], 0.0) * self.speed[able]
+        return 'time' if free.sum() * demand.slo_s < least_s else ''
+
     def retire(self, device: int) -> None:
         """Put nothing more on a device: it is lost. What it carries is released as ever."""
         self.memory[device], self.busy[device] = 1.0, 2.0
+        self.lost += 1
 
     def grown(self, count: int) -> Ledger:
         """Return the books of a pool with ``count`` more devices like the last."""
@@ -233,12 +249,20 @@ class Ledger:
     # Parts of an offer.
 
     def _missing(self, demand: Demand, group: Rank) -> FloatArray:
-        absent = self._copies[demand.model.name][:, group.block_array] == 0
+        copies = self._copies[demand.model.name]
+        if group.single >= 0:
+            return (copies[:, group.single] == 0) * float(demand.model.weights[group.single])
+        absent = copies[:, group.block_array] == 0
         missing: FloatArray = absent @ demand.model.weights[group.block_array]
         return missing
 
     def _time(self, demand: Demand, group: Rank) -> FloatArray:
         beat = self._beats[demand.model.name, demand.slo_s]
+        if group.single >= 0:
+            row_times, present = beat.table[group.single], beat.rows[:, group.single]
+            more = row_times[present + group.rows[0]] - row_times[present] + group.extra_s
+            single: FloatArray = more / (self.speed * demand.slo_s)
+            return single
         blocks, rows = group.block_array, beat.rows[:, group.block_array]
         added = beat.table[blocks, rows + group.row_array] - beat.table[blocks, rows]
         share: FloatArray = (added.sum(axis=1) + group.extra_s) / (self.speed * demand.slo_s)
@@ -275,9 +299,14 @@ class Ledger:
     def _count(self, demand: Demand, rank: int, device: int, sign: int) -> None:
         group = demand.ranks[rank]
         beat = self._beats[demand.model.name, demand.slo_s]
-        beat.rows[device, group.block_array] += sign * group.row_array
+        copies = self._copies[demand.model.name]
         beat.extra_s[device] += sign * group.extra_s
-        self._copies[demand.model.name][device, group.block_array] += sign
+        if group.single >= 0:
+            beat.rows[device, group.single] += sign * group.rows[0]
+            copies[device, group.single] += sign
+            return
+        beat.rows[device, group.block_array] += sign * group.row_array
+        copies[device, group.block_array] += sign
 
     def _send(
         self,

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from physis_ros.engine.demand import Demand
-from physis_ros.engine.ledger import Ledger, Offer, Receipt
+from physis_ros.engine.ledger import BoolArray, Ledger, Offer, Receipt
 from physis_ros.types import FloatArray
 
 OFFERS = 800
@@ -115,6 +115,11 @@ class Search:
         self._barred = np.ones(len(self.ledger.pool), bool)
         self._barred[list(self.only) or slice(None)] = False
 
+    @property
+    def able(self) -> BoolArray:
+        """Devices that may be used."""
+        return ~self._barred
+
     def run(self, departures: int = DEPARTURES) -> Placement | None:
         """
         Look for a place, at most so many departures from the first choice; books unchanged.
@@ -122,17 +127,16 @@ class Search:
         :returns: the first placement with the fewest departures, None when there is none within
             the bounds.
         """
-        for allowed in range(1 if self._hopeless() else departures + 1):
+        hopeless = self.ledger.hopeless(self.demand, self.able)
+        if hopeless and hopeless not in self.ignore:
+            # One greedy round says where it breaks.
+            departures = 0
+        for allowed in range(departures + 1):
             if self._look(allowed):
                 return self._unwind()
             if self._left <= 0:
                 break
         return None
-
-    def _hopeless(self) -> bool:
-        # More KV than all free memory: no order of devices helps, one round says where it breaks.
-        free = (self.ledger.memory - self.ledger.used)[~self._barred].sum()
-        return 'memory' not in self.ignore and free < self.demand.model.stream_bytes
 
     def _unwind(self) -> Placement:
         hosts = tuple(receipt.device for receipt in self._receipts)

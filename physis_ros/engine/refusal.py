@@ -57,16 +57,19 @@ class Refusal:
         return f"stream '{self.stream}' refused: {self.constraint}{where}: {self.detail}{change}"
 
 
-def refuse(ledger: Ledger, demand: Demand, dead_end: DeadEnd, explain: bool = True) -> Refusal:
+def refuse(
+    ledger: Ledger, demand: Demand, dead_end: DeadEnd, explain: bool = True, alone: bool = False
+) -> Refusal:
     """
     Say why a demand found no place.
 
     :param dead_end: how far the search came.
     :param explain: also search for the loosest change, which takes longer than the decision.
+    :param alone: it is known to fit the pool when nobody else is there.
     """
     empty = Ledger(ledger.pool)
     empty.room, empty.memory = ledger.room, ledger.memory
-    fits_alone = _fits(empty, demand)
+    fits_alone = alone or _fits(empty, demand)
     books = ledger if fits_alone else empty
     constraint = _binding(books, demand)
     device, detail = _where(ledger.pool, dead_end.offer, constraint, ledger.room, ledger.memory)
@@ -99,18 +102,16 @@ def alone_response_s(pool: DevicePool, placement: Placement) -> float:
     return work + travel + model.entry_s / speeds[0] + model.exit_s / speeds[-1]
 
 
-def _fits(ledger: Ledger, demand: Demand, ignore: frozenset[str] = frozenset()) -> bool:
+def _fits(ledger: Ledger, demand: Demand) -> bool:
     # One greedy round in either order: enough to tell which way is open.
-    return any(
-        Search(ledger, demand, order, offers=len(demand.ranks), ignore=ignore).run(0)
-        for order in Order
-    )
+    return any(Search(ledger, demand, order, offers=len(demand.ranks)).run(0) for order in Order)
 
 
 def _binding(ledger: Ledger, demand: Demand) -> str:
     for count in (1, 2):
         for rules in combinations(RULES, count):
-            if _fits(ledger, demand, frozenset(rules)):
+            asked = Search(ledger, demand, ignore=frozenset(rules))
+            if asked.run(0) is not None:
                 return '+'.join(rules)
     return '+'.join(RULES)
 

@@ -20,7 +20,7 @@ from physis_ros.engine.ledger import Ledger
 from physis_ros.engine.placement import DEPARTURES, DeadEnd, Order, Placement, Search, homes, keep
 
 # Offers looked at in one decision, shared by its searches.
-_KNOWN, _FRESH, _FILL = 400, 200, 200
+_KNOWN, _FRESH, _FILL = 300, 150, 150
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ def find(
         return _find_alone(ledger, demand, width.devices)
     first = Search(ledger, demand, offers=_KNOWN)
     found = [first.run(departures)] if ledger.hosts(demand.model.name).any() else []
-    if not found or found[0] is None or found[0].new_bytes > 0:
+    lost = found and found[0] is None and ledger.hopeless(demand, first.able)
+    if not lost and (not found or found[0] is None or found[0].new_bytes > 0):
         fresh = _emptiest(ledger, demand, width.devices)
         spread = Search(ledger, demand, homes=homes(demand, fresh), offers=_FRESH)
         found.insert(0, spread.run(departures))

@@ -137,7 +137,8 @@ def arrivals(
     for name, value in (('per_s', per_s), ('life_s', life_s)):
         if not value > 0:
             raise ParameterError(name, '> 0', value)
-    chance, now_s, events = random.Random(f'{seed}.{index}'), 0.0, []
+    events: list[Event] = []
+    chance, now_s = random.Random(f'{seed}.{index}'), 0.0
     while (now_s := now_s + chance.expovariate(per_s)) < duration_s:
         name = f'{model}.{index}.{len(events)}'
         events.append(Event(now_s, 'open', name, model, slo_s))
