@@ -16,7 +16,7 @@ pytest.importorskip('physis_ros.msg')
 from ros_cases import JOINTS, steady_chunk
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
-from std_srvs.srv import SetBool
+from std_srvs.srv import SetBool, Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from physis_ros.msg import ActionChunk, Playback, PlaybackStatus
@@ -122,6 +122,61 @@ def test_another_engine_is_played_though_it_counts_from_zero(bench: Any, launche
     first.stop()
     Feed(bench)
     assert bench.spin_until(lambda: (ticks[-1].epoch, ticks[-1].play) == (0, playing), 10)
+
+
+def test_another_engine_does_not_end_a_pause(bench: Any, launcher: Any) -> None:
+    process = launcher.start(MODULE, *GIVEN, '-p', 'command_type:=joint_state')
+    commands = bench.collect(JointState, 'servo_node/command')
+    ticks = bench.collect(Playback, 'servo_node/playback', qos.PLAYBACK)
+    first = Feed(bench)
+    first.epoch = 5
+    assert bench.spin_until(lambda: ticks and ticks[-1].epoch == 5, 60), launcher.log(process)
+    call(bench, SetBool, 'pause', data=True)
+    first.stop()
+    told = len(commands)
+    Feed(bench)
+    assert bench.spin_until(lambda: 'another engine' in launcher.log(process), 10)
+    call(bench, Trigger, 'reset')
+    bench.spin_until(lambda: False, 0.3)
+    assert len(commands) <= told + 1
+    assert ticks[-1].reason == Playback.REASON_INACTIVE
+    call(bench, SetBool, 'pause', data=False)
+    assert bench.spin_until(lambda: ticks[-1].play == Playback.PLAY_PLAYING, 5)
+
+
+def test_going_on_without_a_pause_changes_nothing(bench: Any, launcher: Any) -> None:
+    process = launcher.start(MODULE, *GIVEN, '-p', 'command_type:=joint_state')
+    commands = bench.collect(JointState, 'servo_node/command')
+    feed = Feed(bench)
+    assert bench.spin_until(
+        lambda: commands and np.allclose(commands[-1].position, feed.position, atol=0.001), 60
+    ), launcher.log(process)
+    call(bench, SetBool, 'pause', data=False)
+    told = len(commands)
+    assert bench.spin_until(lambda: len(commands) > told + 20, 5)
+    assert np.allclose([c.position for c in commands[told - 10 :]], feed.position, atol=0.001)
+
+
+def test_a_message_that_is_no_chunk_is_refused_and_counted(bench: Any, launcher: Any) -> None:
+    process = launcher.start(MODULE, *GIVEN)
+    states = bench.collect(PlaybackStatus, 'servo_node/playback_status', qos.LATCHED)
+    chunks_out = bench.probe.create_publisher(ActionChunk, 'action_chunk', qos.CHUNK)
+    assert bench.spin_until(lambda: states and chunks_out.get_subscription_count(), 60)
+    broken = conversions.chunk_message(steady_chunk(0, (0.5, 1.0)))
+    broken.horizon = 3
+    chunks_out.publish(broken)
+    assert bench.spin_until(lambda: states[-1].chunks_rejected == 1, 10), launcher.log(process)
+    assert [(item.name, item.count) for item in states[-1].reject_reasons] == [('malformed', 1)]
+    assert 'positions must be horizon x joint_names = 3 x 2 values, got 32' in launcher.log(process)
+
+
+def call(bench: Any, kind: type, name: str, **request: Any) -> None:
+    """Call a service of the servo node and wait for its consent."""
+    answer = bench.probe.create_client(kind, f'servo_node/{name}').call_async(
+        kind.Request(**request)
+    )
+    assert bench.spin_until(answer.done, 10)
+    assert answer.result().success
 
 
 def test_pause_holds_and_going_on_plays_again(bench: Any, launcher: Any) -> None:

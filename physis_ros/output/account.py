@@ -103,6 +103,10 @@ class Account:
         """Count an offered chunk."""
         self._arrivals.chunk(chunk, verdict)
 
+    def malformed(self) -> None:
+        """Count a message that could not even be read as a chunk."""
+        self._arrivals.malformed()
+
     def tick(self, command: Command, late_ns: int = 0) -> None:
         """
         Count one tick, silent ones too.

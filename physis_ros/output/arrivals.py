@@ -11,7 +11,7 @@ from collections import Counter, OrderedDict
 
 from physis_ros.output.figures import ChunkFigures
 from physis_ros.output.sketch import Sketch
-from physis_ros.output.verdict import Verdict
+from physis_ros.output.verdict import ChunkReject, Verdict
 from physis_ros.types import ActionChunk, ChunkTimes, Command, Play
 
 REMEMBERED = 256
@@ -46,6 +46,10 @@ class Arrivals:
         if len(self._waiting) > REMEMBERED:
             self._waiting.popitem(last=False)
         self._timed(chunk.epoch, chunk.times)
+
+    def malformed(self) -> None:
+        """Count a message that is no chunk."""
+        self._rejected[ChunkReject.MALFORMED.value] += 1
 
     def _timed(self, epoch: int, times: ChunkTimes) -> None:
         """Measure interval and response latency of an accepted chunk."""

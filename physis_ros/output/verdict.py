@@ -15,6 +15,7 @@ class ChunkReject(Enum):
     """Why a chunk was not taken."""
 
     INACTIVE = 'inactive'
+    MALFORMED = 'malformed'
     WRONG_WIDTH = 'wrong_width'
     WRONG_NAMES = 'wrong_names'
     NON_FINITE = 'non_finite'

@@ -34,7 +34,7 @@ from physis_ros.ros.qos import QosWatch
 from physis_ros.ros.servo_config import ServoConfig
 from physis_ros.ros.signals import Stop
 from physis_ros.ros.ticking import SimulatedTicks, SteadyTicks
-from physis_ros.session.player import Player
+from physis_ros.session.player import Player, PlayerState
 from physis_ros.types import ActionChunk, Command, FloatArray
 
 KEPT_CHUNKS = 64
@@ -187,6 +187,7 @@ class ServoNode(Node):
         try:
             chunk = conversions.chunk(message)
         except ChunkError as error:
+            self.player.account.malformed()
             self._refused(f'{message.stream} {message.epoch}/{message.chunk}', str(error))
             return
         if self._other_engine and (chunk.epoch, chunk.chunk) < self._newest:
@@ -204,13 +205,15 @@ class ServoNode(Node):
         self._other_engine = self._other_engine or info.current_count_change > 0
 
     def _begin_anew(self) -> None:
-        """Forget the last engine's epochs; the account goes on."""
+        """Forget the last engine's epochs; the account goes on, and so does a pause."""
         self.get_logger().info('another engine has begun: starting from the measured state')
         account, self._newest = self.player.account, (-1, -1)
+        paused = self._paused
         self.player = Player(self.config.player)
         self.player.account = account
         self._adapter = Adapter(self.config, self.player)
-        self.player.activate(self._ros_time.now_ns())
+        if not paused:
+            self.player.activate(self._ros_time.now_ns())
 
     def _refused(self, chunk: str, why: str) -> None:
         """Say why a chunk was refused."""
@@ -248,19 +251,25 @@ class ServoNode(Node):
 
     def _on_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         """Hold, then begin anew: the next chunk is joined from the measured state."""
-        self._hold()
-        self.player.activate(self._ros_time.now_ns())
+        if not self._paused:
+            self._hold()
+            self.player.activate(self._ros_time.now_ns())
         response.success = True
         return response
 
     def _on_pause(self, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
-        """Hold and command nothing more, or go on."""
-        if request.data:
+        """Hold and command nothing more, or go on; asked twice it is done once."""
+        if request.data and not self._paused:
             self._hold()
-        else:
+        elif self._paused and not request.data:
             self.player.activate(self._ros_time.now_ns())
         response.success = True
         return response
+
+    @property
+    def _paused(self) -> bool:
+        """Whether the player plays nothing, whatever comes."""
+        return self.player.state is PlayerState.INACTIVE
 
     def _hold(self) -> None:
         """Bring the playing to an end at rest where the last command was."""

@@ -13,6 +13,7 @@ from physis_ros.ros.parameters import parameter
 from physis_ros.session.player_config import PlayerConfig
 
 COMMAND_TYPES = ('joint_trajectory', 'float64_multi_array', 'joint_state')
+LIMITS = ('lower', 'upper', 'velocity', 'acceleration', 'jerk')
 DEFAULT = PlayerConfig
 MS_NS = 1e6
 
@@ -62,12 +63,20 @@ class ServoConfig:
     upper: tuple[float, ...] = parameter(
         (), 'Greatest position of each joint [rad or m]; leave out for no limits.'
     )
+    velocity: tuple[float, ...] = parameter(
+        (), 'Greatest speed of each joint [rad/s or m/s]; leave out for no limits.'
+    )
     acceleration: tuple[float, ...] = parameter(
-        (), 'Greatest deceleration of each joint when it is brought to rest [rad/s^2 or m/s^2].'
+        (),
+        'Greatest acceleration of each joint, when it is brought to rest too [rad/s^2 or m/s^2]; '
+        'leave out for no limits.',
+    )
+    jerk: tuple[float, ...] = parameter(
+        (), 'Greatest jerk of each joint, likewise [rad/s^3 or m/s^3]; leave out for no limits.'
     )
     limit_mode: str = parameter(
         DEFAULT.limit_mode.value,
-        'What becomes of a step beyond a position limit: moved onto it, or its chunk refused.',
+        'What becomes of a step beyond a limit: kept within it, or its chunk refused.',
         choices=[item.value for item in LimitMode],
     )
     max_action_age_ms: float = parameter(
@@ -118,7 +127,7 @@ class ServoConfig:
         """
         if not self.joints:
             raise ParameterError('joints', 'the names of the joints', list(self.joints))
-        for name in ('lower', 'upper', 'acceleration'):
+        for name in LIMITS:
             given = getattr(self, name)
             if given and len(given) != len(self.joints):
                 raise ParameterError(name, f'one for each of {list(self.joints)}', list(given))
@@ -157,6 +166,5 @@ class ServoConfig:
 
     def _limit(self, index: int) -> JointLimit:
         """Return one joint's limits."""
-        names = ('lower', 'upper', 'acceleration')
-        given = {name: getattr(self, name) for name in names}
+        given = {name: getattr(self, name) for name in LIMITS}
         return JointLimit(**{name: values[index] for name, values in given.items() if values})
