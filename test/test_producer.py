@@ -130,6 +130,7 @@ def test_reset_delivers_nothing_of_the_older_epoch_and_begins_at_once() -> None:
     assert [(done.chunk.epoch, done.chunk.chunk) for done in bench.got] == [(1, 0)]
     counts = bench.producer.status().counts
     assert (counts['old_epoch'], counts['reset_requested']) == (1, 1)
+    assert (counts['entered'], counts['delivered'], counts['dropped']) == (2, 1, 1)
 
 
 def test_backward_clock_begins_a_new_epoch_and_forgets_what_was_seen() -> None:

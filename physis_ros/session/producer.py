@@ -183,6 +183,7 @@ class Producer:
             except EngineError as error:
                 self._fail(error)
                 return self._epoch
+            self._gauges.counts['dropped'] += len(self._pending)
             self._pending.clear()
             self._pacer.reset()
             self._gauges.new_epoch(reason)

@@ -52,12 +52,14 @@ class ProducerStatus:
     A snapshot.
 
     :param in_flight: chunks in the pipe.
-    :param counts: ``entered``, ``delivered``, ``old_epoch``, ``delay_clamped``, ``beat_skipped``,
+    :param counts: ``entered``, ``delivered``, ``dropped`` (in the pipe when their epoch ended),
+        ``old_epoch`` (came out of it all the same), ``delay_clamped``, ``beat_skipped``,
         ``reset_<reason>``, and the aligner's counters of messages and reasons.
     :param sensor_hz: frames taken, stream time.
     :param replan_hz: chunks entered.
     :param chunk_hz: chunks delivered.
-    :param response_latency_ms: from the frame's receipt to publishing; warm-up left out.
+    :param response_latency_ms: from the receipt of the input that completed the observation to
+        publishing; warm-up left out.
     :param output_interval_ms: between deliveries of one epoch; warm-up left out.
     :param expected_response_ns: entry to publishing, as planned with now.
     :param told_delay: of the last entry; None before it.
