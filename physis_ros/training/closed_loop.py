@@ -60,15 +60,15 @@ class LoopResult:
     :param error_m: of the model, [episodes, ticks].
     :param expert_m: of the expert with perfect knowledge.
     :param hold_m: of an arm that stays in its first pose.
-    :param frame_square: squared errors of predicted frames, one number for each frame.
+    :param frame_square: mean squared errors of predicted frames, for each instant [episodes].
     :param copy_square: the same for the last observed frame.
     """
 
     error_m: Floats
     expert_m: Floats
     hold_m: Floats
-    frame_square: list[float] = field(default_factory=list)
-    copy_square: list[float] = field(default_factory=list)
+    frame_square: list[Floats] = field(default_factory=list)
+    copy_square: list[Floats] = field(default_factory=list)
 
     def figures(self) -> dict[str, float]:
         """Return the figures that are reported."""
@@ -136,8 +136,8 @@ class _Loop:
         seen = torch.from_numpy(self._frames[-1]).float()
         for predicted, last in self._about.pop(step, []):
             if step * DT_S >= self._config.skipped_s:
-                result.frame_square.append(float((predicted.float() - seen).square().mean()))
-                result.copy_square.append(float((last.float() - seen).square().mean()))
+                result.frame_square.append(_square(predicted, seen))
+                result.copy_square.append(_square(last, seen))
 
     def _decide(self, step: int) -> None:
         """Make each episode's next chunk."""
@@ -178,6 +178,12 @@ def run_closed_loop(network: ReachNetwork, config: LoopConfig) -> LoopResult:
     """Let a network drive the arm."""
     with torch.no_grad():
         return _Loop(network, config).run()
+
+
+def _square(image: Tensor, seen: Tensor) -> Floats:
+    """Return each episode's mean squared error, [episodes]."""
+    square: Floats = (image.double() - seen.double()).square().flatten(1).mean(1).numpy()
+    return square
 
 
 def _follow(arm: Arm, expert: Expert | None, ticks: int) -> Floats:
