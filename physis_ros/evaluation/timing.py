@@ -82,8 +82,9 @@ def rates_hz(recording: Recording) -> dict[str, float | None]:
 
 
 def jitter_us(recording: Recording) -> Spread:
-    """Return how far the time between two counted commands is from the set period."""
-    period_ns = 1e9 / accounting.servo_rate_hz(recording)
+    """Return how far the time between two counted commands is from the set period, real time."""
+    speed = float(recording.configuration.get('speed', 1.0))
+    period_ns = 1e9 / accounting.servo_rate_hz(recording) / speed
     published = [t.published_ns for t in recording.ticks]
     counted = [t.due for t in recording.ticks]
     return spread(
