@@ -133,15 +133,12 @@ def test_virtual_batches_share_what_is_fixed() -> None:
 
 def test_plans_predict_what_runs() -> None:
     """Period and response of every named scheme without batching."""
-    found = plans(cost(), pool(24), Targets(max_batch=1))
-    figures = {
-        p.grouping.scheme: (p.period_s, p.response_s)
-        for p in found
-        if p.grouping.groups in (1, 24)
-    }
+    named = [Grouping('serial', 1, 1), Grouping('step', 4, 1), Grouping('stage', 4, 6)]
+    found = plans(cost(), pool(24), Targets(max_batch=1), named)
+    figures = {plan.grouping.scheme: (plan.period_s, plan.response_s) for plan in found}
     assert figures['serial'] == pytest.approx((0.096, 0.096))
     assert figures['stage'] == pytest.approx((0.004, 0.096))
-    step = next(p for p in found if (p.grouping.steps, p.grouping.blocks) == (4, 1))
+    step = next(plan for plan in found if plan.grouping.scheme == 'step')
     assert (step.period_s, step.device_s) == pytest.approx((0.024, 0.096))
     assert step.worst_age_s == pytest.approx(0.024 + 0.096)
     assert step.on_time_cost_s == pytest.approx(4 * 0.024)
