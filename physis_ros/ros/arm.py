@@ -24,6 +24,7 @@ from std_msgs.msg import Float64MultiArray, Int32
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
+from physis_ros.clock import system_minus_steady_ns
 from physis_ros.errors import ChunkError
 from physis_ros.ros import conversions, qos, realtime
 from physis_ros.ros.arm_config import MS_NS, RATES, ArmNodeConfig
@@ -105,7 +106,7 @@ class ArmNode(Node):
         if self.config.time_base == 'zero':
             self._base_ns = ZERO_BASE_NS
         else:
-            self._base_ns = time.time_ns() + (start_ns - time.monotonic_ns())
+            self._base_ns = start_ns + system_minus_steady_ns()
 
     def run(self, executor: Executor, stop: Stop) -> None:
         """Work off tick after tick until told to stop."""
