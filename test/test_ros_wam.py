@@ -109,6 +109,9 @@ def test_chunks_follow_the_newest_picture(running: tuple[Any, Model, Robot]) -> 
     assert (chunk.start_ns - chunk.input_stamps_ns['camera']) % chunk.dt_ns == 0
     numbers = [message.chunk for message in model.chunks]
     assert numbers == list(range(len(numbers)))
+    assert bench.spin_until(
+        lambda: [0.0 < worker.busy <= 1.0 for worker in model.states[-1].workers] == [True] * 2, 5
+    ), model.states[-1]
 
 
 def test_frames_are_decoded_while_someone_looks(running: tuple[Any, Model, Robot]) -> None:

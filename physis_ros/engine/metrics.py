@@ -47,7 +47,11 @@ class EdgeFigures:
 
 
 class Metrics:
-    """Figures of one pool. Written by the pool under its lock."""
+    """
+    Figures of one pool. Written by the pool under its lock.
+
+    ``busy_ns`` is the time that each worker has spent in stages and decoding since the start.
+    """
 
     def __init__(self) -> None:
         self.stages: defaultdict[tuple[int, int], StageFigures] = defaultdict(StageFigures)
@@ -56,6 +60,7 @@ class Metrics:
         self.lost_spans = 0
         self.queue_lengths: list[int] = []
         self.dropped_tasks = 0
+        self.busy_ns: defaultdict[int, int] = defaultdict(int)
         self._chunks: OrderedDict[tuple[int, int], list[Span]] = OrderedDict()
 
     def add(self, span: Span) -> None:
@@ -65,6 +70,8 @@ class Metrics:
         stage.queue.add(span.started_ns - span.queued_ns)
         stage.rows += span.batch
         self.overhead.add(span.overhead_ns)
+        # Each row of a batch reports the whole of it.
+        self.busy_ns[span.worker] += (span.ended_ns - span.started_ns) // span.batch
         if span.source != LOCAL:
             source = -1 if span.source == FROM_POOL else span.source
             self.hop(source, span.worker, span.bytes, span.queued_ns - span.sent_ns)

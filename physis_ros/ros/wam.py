@@ -9,6 +9,7 @@ plugs a producer between inputs and outputs, and says what is wrong when somethi
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from rclpy.clock import Clock, ClockType
@@ -23,6 +24,7 @@ from physis_ros.msg import StreamStatus
 from physis_ros.observation.align import names_after
 from physis_ros.output.sketch import Quantiles
 from physis_ros.ros import qos, wam_report
+from physis_ros.ros.busy import BusyShare
 from physis_ros.ros.clock import RosClock
 from physis_ros.ros.diagnostics import Diagnostics
 from physis_ros.ros.engine_host import EngineHost, HostState
@@ -81,6 +83,7 @@ class WamNode(LifecycleNode):
         self._shown = (-1, '')
         self._said: tuple[str, ...] = ()
         self._said_ns = 0
+        self._busy = BusyShare()
         self._status_out = self._watch.advertise(StreamStatus, '~/stream_status', qos.LATCHED)
         self._diagnostics = Diagnostics(self, self._watch)
         self._diagnostics.add('engine', lambda: wam_report.engine_report(self._snapshot()))
@@ -357,6 +360,9 @@ class WamNode(LifecycleNode):
     def _publish_status(self) -> None:
         """Publish the stream's status."""
         snapshot = self._snapshot()
+        spent_ns = {} if self._host is None else self._host.pool.metrics.busy_ns
+        busy = self._busy.since(time.monotonic_ns(), spent_ns, len(snapshot.pids))
+        snapshot = replace(snapshot, busy=busy)
         self._shown = (snapshot.state, snapshot.reason)
         self._status_out.publish(wam_report.status(snapshot))
 

@@ -38,6 +38,7 @@ class Snapshot:
     :param producer: of the present activation; None while there is none.
     :param pids: of the workers.
     :param queued: tasks that wait for each worker.
+    :param busy: share of its time that each worker computed.
     """
 
     now_ns: int
@@ -52,6 +53,7 @@ class Snapshot:
     kv_rule: str
     pids: tuple[int, ...] = ()
     queued: tuple[int, ...] = ()
+    busy: tuple[float, ...] = ()
     complaints: tuple[str, ...] = ()
     restarts: int = 0
 
@@ -98,7 +100,7 @@ def _fill(message: StreamStatus, producer: ProducerStatus) -> None:
     """Add what the producer measures."""
     counts = producer.counts
     message.chunks_entered = counts.get('entered', 0)
-    message.chunks_dropped = counts.get('old_epoch', 0)
+    message.chunks_dropped = counts.get('dropped', 0)
     message.in_flight = producer.in_flight
     message.sensor_hz = producer.sensor_hz
     message.replan_hz = producer.replan_hz
@@ -112,9 +114,12 @@ def _fill(message: StreamStatus, producer: ProducerStatus) -> None:
 def _workers(snapshot: Snapshot) -> list[WorkerStatus]:
     """Return what is known of the workers."""
     queued = snapshot.queued or (0,) * len(snapshot.pids)
+    busy = snapshot.busy or (math.nan,) * len(snapshot.pids)
     return [
-        WorkerStatus(worker=index, pid=pid, alive=True, queue_length=length, busy=math.nan)
-        for index, (pid, length) in enumerate(zip(snapshot.pids, queued, strict=False))
+        WorkerStatus(worker=index, pid=pid, alive=True, queue_length=length, busy=share)
+        for index, (pid, length, share) in enumerate(
+            zip(snapshot.pids, queued, busy, strict=False)
+        )
     ]
 
 
