@@ -14,7 +14,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from physis_ros.engine.pool import Pool
-from physis_ros.errors import PhysisError
+from physis_ros.errors import EngineError, PhysisError
 
 CLOSE_S = 2.0
 
@@ -86,6 +86,9 @@ class EngineHost:
             self.pool.open_stream(self.stream)
         except PhysisError as error:
             self.fail(error)
+            return
+        except OSError as error:  # no memory, no descriptors, no room for another process
+            self.fail(EngineError(f'the engine cannot be started: {error}'))
             return
         with self._lock:
             if self._state is HostState.LOADING:
