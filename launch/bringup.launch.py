@@ -22,6 +22,8 @@ def generate_launch_description():
         {'use_sim_time': LaunchConfiguration('use_sim_time')},
     ]
     logging = ['--ros-args', '--log-level', LaunchConfiguration('log_level')]
+    # Fast DDS 2 reads the first name, Fast DDS 3 the second.
+    profiles = ('FASTRTPS_DEFAULT_PROFILES_FILE', 'FASTDDS_DEFAULT_PROFILES_FILE')
     return LaunchDescription([
         DeclareLaunchArgument(
             'params_file',
@@ -57,12 +59,17 @@ def generate_launch_description():
             'joint_trajectory_controller/joint_trajectory.',
         ),
         # A profile of the user's own wins; the stock settings lose large images in silence.
-        SetEnvironmentVariable(
-            'FASTRTPS_DEFAULT_PROFILES_FILE',
-            EnvironmentVariable(
-                'FASTRTPS_DEFAULT_PROFILES_FILE',
-                default_value=PathJoinSubstitution([config, 'fastdds.xml']),
-            ),
+        *(
+            SetEnvironmentVariable(
+                name,
+                EnvironmentVariable(
+                    name,
+                    default_value=EnvironmentVariable(
+                        other, default_value=PathJoinSubstitution([config, 'fastdds.xml'])
+                    ),
+                ),
+            )
+            for name, other in (profiles, profiles[::-1])
         ),
         GroupAction([
             PushROSNamespace(LaunchConfiguration('namespace')),
