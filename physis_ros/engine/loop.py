@@ -85,7 +85,7 @@ class WorkerLoop:
             raise EngineError(f'worker {self._me} could not report {kind.name} to the pool')
 
     def turn(self) -> bool:
-        """Do what can be done now, at most one batch; return whether there was anything."""
+        """Do what can be done now, at most one batch; return whether more may be to do."""
         start_ns = self._state[lay.BEAT] = time.monotonic_ns()
         self._model_ns = 0
         came = self._receive(start_ns)
@@ -97,7 +97,7 @@ class WorkerLoop:
         if not batch:
             return came
         self._overhead_ns = (time.monotonic_ns() - start_ns - self._model_ns) // len(batch)
-        return True
+        return bool(self._tasks)
 
     # What comes in.
 

@@ -37,7 +37,7 @@ class Kind(IntEnum):
 
 class Header(NamedTuple):
     """
-    The fixed part.
+    The fixed part; the fields are packed in this order.
 
     :param flags: bit 0: predicted frames wanted.
     :param bytes: size of the payload.
@@ -64,11 +64,7 @@ class Header(NamedTuple):
 
     def pack_into(self, buffer: memoryview, offset: int) -> None:
         """Write it at ``offset``."""
-        _STRUCT.pack_into(
-            buffer, offset, VERSION, self.kind, self.flags, self.stream, self.step, self.block,
-            self.bytes, self.era, self.chunk, self.deadline_ns, self.observation,
-            self.created_ns, self.sent_ns, self.denoised_ns, self.decoded_ns,
-        )  # fmt: skip
+        _STRUCT.pack_into(buffer, offset, VERSION, *self)
 
 
 def unpack(buffer: memoryview, offset: int) -> Header:
@@ -80,4 +76,4 @@ def unpack(buffer: memoryview, offset: int) -> Header:
     version, *fields = _STRUCT.unpack_from(buffer, offset)
     if version != VERSION:
         raise EngineError(f'message version must be {VERSION}, got {version}')
-    return Header(*fields)
+    return Header._make(fields)
