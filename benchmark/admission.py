@@ -69,8 +69,13 @@ def random_instance(seed: int) -> tuple[DevicePool, list[Demand]]:
 
 
 def against_optimum(instances: int, limit_s: float, say: Callable[[str], None]) -> dict[str, Any]:
-    """Compare admitted streams with the optimum, instance by instance."""
-    ours = best = even = proven = 0
+    """
+    Compare admitted streams with the optimum, instance by instance.
+
+    ``share`` is over the instances whose optimum was proven, ``share_of_bound`` over all, with the
+    upper bound where it was not.
+    """
+    ours = best = even = proven = sure = sure_best = 0
     below_even, worst, exactly = 0, 1.0, 0
     for seed in range(instances):
         pool, demands = random_instance(seed)
@@ -79,6 +84,8 @@ def against_optimum(instances: int, limit_s: float, say: Callable[[str], None]) 
         split = len(even_split(pool, demands))
         most, known = optimum(pool, demands, got, limit_s)
         ours, best, even, proven = ours + got, best + most, even + split, proven + known
+        if known:
+            sure, sure_best = sure + got, sure_best + most
         below_even += got < split
         exactly += got == most
         worst = min(worst, got / most if most else 1.0)
@@ -86,7 +93,8 @@ def against_optimum(instances: int, limit_s: float, say: Callable[[str], None]) 
             say(f'{seed + 1} instances: {ours} of {best} streams, even split {even}')
     return {
         'instances': instances, 'admitted': ours, 'optimum': best, 'even_split': even,
-        'share': ours / best, 'worst_instance': worst, 'optimal_instances': exactly,
+        'share': sure / sure_best, 'share_of_bound': ours / best,
+        'worst_instance': worst, 'optimal_instances': exactly,
         'proven_instances': proven, 'below_even_split': below_even,
     }  # fmt: skip
 
@@ -94,7 +102,7 @@ def against_optimum(instances: int, limit_s: float, say: Callable[[str], None]) 
 def large_pool() -> tuple[DevicePool, ModelCost]:
     """Return 24 devices and a model of 50 blocks x 4 steps; memory for a little over 40."""
     model = ModelCost(
-        name='large', passes=4, weight_bytes=(700_000_000,) * 50, kv_bytes=215_000_000,
+        name='large', passes=4, weight_bytes=(700_000_000,) * 50, kv_bytes=200_000_000,
         hidden_bytes=5_000_000, latent_bytes=1_000_000,
         curves=(BatchCurve.affine(0.5e-3, 0.5e-3, 16),) * 50,
     )  # fmt: skip
@@ -108,8 +116,9 @@ def decision_time(decisions: int) -> dict[str, float]:
     owner = tuple(range(model.stages))
     asked = demand('s', model, 1.6, owner)
     admitter.prepare(asked)
-    number, seconds, refused = 0, [], 0
-    running = []
+    number, refused = 0, 0
+    seconds: list[float] = []
+    running: list[str] = []
     while len(seconds) < decisions:
         name = f's{number}'
         number += 1
@@ -119,11 +128,12 @@ def decision_time(decisions: int) -> dict[str, float]:
         took = time.perf_counter() - start
         if isinstance(answer, Admission):
             running.append(name)
-        else:
-            refused += 1
-        if len(running) >= 38:
+        full = not isinstance(answer, Admission)
+        # From the first refusal on the pool is as full as it gets.
+        if full or seconds:
             seconds.append(took)
-        if len(running) >= 40 or not isinstance(answer, Admission):
+            refused += full
+        if full:
             for _ in range(chance.randint(1, 3)):
                 admitter.leave(running.pop(chance.randrange(len(running))))
     return {
@@ -166,18 +176,21 @@ def main() -> int:
     parser.add_argument('--instances', type=int, default=300)
     parser.add_argument('--decisions', type=int, default=300)
     parser.add_argument('--sequences', type=int, default=20)
-    parser.add_argument('--limit-s', type=float, default=20.0, help='for each exact optimum')
+    parser.add_argument(
+        '--limit-s', type=float, default=20.0, help='deterministic, for each exact optimum'
+    )
     args = parser.parse_args()
     exact = against_optimum(args.instances, args.limit_s, lambda text: print(text, flush=True))
     timing = decision_time(args.decisions)
     churn = online(args.sequences, 60)
     holds = (
         exact['share'] >= LEAST_SHARE
+        and exact['proven_instances'] >= 0.9 * exact['instances']
         and exact['below_even_split'] == 0
         and timing['p99_s'] <= DECISION_S
     )
     print(
-        f'admitted {exact["admitted"]} of {exact["optimum"]} ({exact["share"]:.4f}), '
+        f'admitted {exact["share"]:.4f} of the optimum, {exact["proven_instances"]} proven, '
         f'even split {exact["even_split"]}; decision p50 {timing["p50_s"] * 1e3:.1f} ms, '
         f'p99 {timing["p99_s"] * 1e3:.1f} ms; online loss {churn["loss"]:.3f}'
     )

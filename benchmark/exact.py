@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 from ortools.sat.python import cp_model
 
@@ -39,8 +41,10 @@ class Programme:
             for devices in ranks:
                 self.model.add(sum(devices) == admitted)
         self._break_symmetry()
-        for device in range(len(pool)):
-            self._memory_and_time(device)
+        used = [self._memory_and_time(device) for device in range(len(pool))]
+        for i, (a, b) in enumerate(pairwise(pool.devices)):
+            if replace(a, name='') == replace(b, name=''):
+                self.model.add(used[i] >= used[i + 1])
         self.model.maximize(sum(self.admitted))
 
     def _break_symmetry(self) -> None:
@@ -50,7 +54,7 @@ class Programme:
                 self.model.add(self.admitted[last[demand.model.name]] >= self.admitted[i])
             last[demand.model.name] = i
 
-    def _memory_and_time(self, device: int) -> None:
+    def _memory_and_time(self, device: int) -> cp_model.LinearExprT:
         memory, busy = [], []
         for name in sorted({demand.model.name for demand in self.demands}):
             mine = [i for i, demand in enumerate(self.demands) if demand.model.name == name]
@@ -65,6 +69,7 @@ class Programme:
             memory += self._buffers(i, demand, device)
         self.model.add(sum(memory) <= self.pool.devices[device].memory_bytes)
         self.model.add(sum(busy) <= _UNITS)
+        return sum(memory)
 
     def _block(
         self, device: int, mine: Sequence[int], block: int
@@ -113,11 +118,12 @@ def optimum(
     Unproven, it is the bound above the optimum: it never flatters what is compared with it.
 
     :param found: streams known to fit.
+    :param limit_s: in the solver's deterministic seconds, so that a loaded machine proves as much.
     """
     programme = Programme(pool, demands)
     programme.model.add(sum(programme.admitted) >= found)
     solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = limit_s
+    solver.parameters.max_deterministic_time = limit_s
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 1
     status = solver.solve(programme.model)

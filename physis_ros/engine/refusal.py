@@ -108,6 +108,10 @@ def _fits(ledger: Ledger, demand: Demand) -> bool:
 
 
 def _binding(ledger: Ledger, demand: Demand) -> str:
+    ledger.begin(demand)
+    sure = ledger.hopeless(demand, np.ones(len(ledger.pool), dtype=np.bool_))
+    if sure:
+        return sure
     for count in (1, 2):
         for rules in combinations(RULES, count):
             asked = Search(ledger, demand, ignore=frozenset(rules))

@@ -20,7 +20,7 @@ from physis_ros.engine.ledger import Ledger
 from physis_ros.engine.placement import DEPARTURES, DeadEnd, Order, Placement, Search, homes, keep
 
 # Offers looked at in one decision, shared by its searches.
-_KNOWN, _FRESH, _FILL = 300, 150, 150
+_KNOWN, _FRESH, _FILL = 250, 150, 150
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,10 @@ def find(
         fresh = _emptiest(ledger, demand, width.devices)
         spread = Search(ledger, demand, homes=homes(demand, fresh), offers=_FRESH)
         found.insert(0, spread.run(departures))
-        if found[0] is None:
-            first = spread if len(found) == 1 else first
+        if len(found) == 1:
+            first = spread
+        # A long chain has used the decision's time up by now.
+        if found[0] is None and len(demand.ranks) <= _FILL:
             fullest = Search(ledger, demand, Order.FULLEST, offers=_FILL)
             found.append(fullest.run(departures))
     places = [placement for placement in found if placement is not None]
