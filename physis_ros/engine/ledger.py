@@ -251,7 +251,9 @@ class Ledger:
     def _missing(self, demand: Demand, group: Rank) -> FloatArray:
         copies = self._copies[demand.model.name]
         if group.single >= 0:
-            return (copies[:, group.single] == 0) * float(demand.model.weights[group.single])
+            absent = copies[:, group.single] == 0
+            alone: FloatArray = absent * demand.model.weights[group.single]
+            return alone
         absent = copies[:, group.block_array] == 0
         missing: FloatArray = absent @ demand.model.weights[group.block_array]
         return missing
