@@ -167,7 +167,8 @@ def test_a_message_that_is_no_chunk_is_refused_and_counted(bench: Any, launcher:
     chunks_out.publish(broken)
     assert bench.spin_until(lambda: states[-1].chunks_rejected == 1, 10), launcher.log(process)
     assert [(item.name, item.count) for item in states[-1].reject_reasons] == [('malformed', 1)]
-    assert 'positions must be horizon x joint_names = 3 x 2 values, got 32' in launcher.log(process)
+    words = 'positions must be horizon x joint_names = 3 x 2 values, got 32'
+    assert words in launcher.log(process)
 
 
 def call(bench: Any, kind: type, name: str, **request: Any) -> None:
