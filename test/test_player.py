@@ -65,6 +65,17 @@ def test_T2_ages_count_from_the_oldest_input():
     assert (command.chunk, command.epoch, command.reason) == (3, 0, Reason.NONE)
 
 
+def test_T2_what_fades_after_a_seam_is_still_behind_the_command():
+    made = player(merge=Merge.BLEND, blend_ns=40 * MS, start_blend_ns=1)
+    made.offer(chunk(0, steps=np.zeros(16), observed_ms=-10, joints_ms=-30), 0)
+    run(made, 0, 45)
+    made.offer(chunk(1, start_ms=50, steps=np.ones(16), observed_ms=30, joints_ms=30), 45 * MS)
+    fading, after = tick(made, 85), tick(made, 90)
+    assert (fading.chunk, fading.age_ns) == (1, 115 * MS)
+    assert fading.input_age_ns == {'camera': 95 * MS, 'joints': 115 * MS}
+    assert (after.chunk, after.age_ns) == (1, 60 * MS)
+
+
 def test_an_input_from_the_future_has_age_zero_and_is_counted():
     made = player(**PLAIN)
     made.offer(chunk(observed_ms=30), 0)

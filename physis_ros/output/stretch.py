@@ -74,3 +74,17 @@ class Stretch:
     def covers(self, time_ns: int) -> bool:
         """Whether it says something about ``time_ns``."""
         return self.from_ns <= time_ns <= self.to_ns
+
+
+@dataclass(frozen=True)
+class Fade:
+    """
+    An offset that goes to zero after a seam, and what it was made of.
+
+    :param origin: None where it comes from no chunk but from where the robot was.
+    """
+
+    from_ns: int
+    to_ns: int
+    curve: Curve
+    origin: Origin | None

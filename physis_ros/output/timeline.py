@@ -16,7 +16,7 @@ from physis_ros.output.checks import Gate, GateConfig
 from physis_ros.output.interpolate import Curve, Kinds, State, between, fading, through
 from physis_ros.output.limits import Limits
 from physis_ros.output.merge import Merge, MergeConfig, Voice, ensemble
-from physis_ros.output.stretch import Origin, Sample, Stretch
+from physis_ros.output.stretch import Fade, Origin, Sample, Stretch
 from physis_ros.output.verdict import ChunkReject, Verdict
 from physis_ros.types import ActionChunk
 
@@ -53,7 +53,7 @@ class Timeline:
         self.config = config
         self._gate = Gate(config.gate, config.limits)
         self._stretches: list[Stretch] = []
-        self._fades: list[tuple[int, int, Curve]] = []
+        self._fades: list[Fade] = []
         self._voices: list[tuple[Voice, Origin]] = []
 
     @property
@@ -107,10 +107,12 @@ class Timeline:
                 origin = origin.joined(other)
         else:
             position, velocity = stretch.curve.at(time_ns)
-        for from_ns, to_ns, fade in self._fades:
-            if from_ns <= time_ns < to_ns:
-                offset, change = fade.at(time_ns)
+        for fade in self._fades:
+            if fade.from_ns <= time_ns < fade.to_ns:
+                offset, change = fade.curve.at(time_ns)
                 position, velocity = position + offset, velocity + change
+                # What fades was computed from older inputs, and is part of the command.
+                origin = origin if fade.origin is None else origin.joined(fade.origin)
         return Sample(
             time_ns,
             position,
@@ -137,7 +139,7 @@ class Timeline:
             (state.position - sample.position) * moving,
             (state.velocity - sample.velocity) * moving,
         )
-        self._add_fade(fading(offset, duration_ns))
+        self._add_fade(fading(offset, duration_ns), None)
 
     def depth_ns(self, now_ns: int) -> int:
         """Return how long the timeline can go on from ``now_ns`` without another chunk."""
@@ -177,7 +179,7 @@ class Timeline:
         elif self.config.merge.policy is not Merge.ENSEMBLE:
             seam = self.config.merge.seam(switch_ns, chunk.dt_ns, old.curve, curve, kinds)
             if seam is not None:
-                self._add_fade(seam)
+                self._add_fade(seam, old.origin)
         self._stretches.append(new)
         self._keep_tail(new, tail)
         self._add_voice(new)
@@ -205,7 +207,7 @@ class Timeline:
         """Drop everything from ``from_ns`` on."""
         kept = [item for item in self._stretches if item.from_ns < from_ns]
         self._stretches = [replace(item, to_ns=min(item.to_ns, from_ns)) for item in kept]
-        self._fades = [item for item in self._fades if item[0] < from_ns]
+        self._fades = [item for item in self._fades if item.from_ns < from_ns]
 
     def _bridge_to(self, new: Stretch, now_ns: int) -> None:
         """Join the end of the old tail to ``new`` when they are one control step apart."""
@@ -234,9 +236,10 @@ class Timeline:
                 self._stretches.append(self._bridge(new, kept))
             self._stretches.append(kept)
 
-    def _add_fade(self, fade: Curve) -> None:
+    def _add_fade(self, curve: Curve, origin: Origin | None) -> None:
         """Let an offset act from its own start to its end."""
-        self._fades.append((fade.start_ns, fade.start_ns + fade.step_ns, fade))
+        end_ns = curve.start_ns + curve.step_ns
+        self._fades.append(Fade(curve.start_ns, end_ns, curve, origin))
 
     def _add_voice(self, stretch: Stretch) -> None:
         """Let the chunk take part in the ensemble, as long as it is fresh enough."""
@@ -255,5 +258,5 @@ class Timeline:
     def _forget(self, now_ns: int) -> None:
         """Drop what lies in the past."""
         self._stretches = [item for item in self._stretches if item.to_ns >= now_ns]
-        self._fades = [item for item in self._fades if item[1] > now_ns]
+        self._fades = [item for item in self._fades if item.to_ns > now_ns]
         self._voices = [item for item in self._voices if item[0].to_ns >= now_ns]

@@ -39,7 +39,7 @@ class PlayerConfig:
     :param names: joints, in the order of the commands.
     :param servo_rate_hz: ticks a second.
     :param merge: how a new chunk takes over.
-    :param blend_ns: how long a seam fades.
+    :param blend_ns: how long a seam fades; so long the older chunk's inputs count for the age.
     :param ensemble_decay: weight of a chunk in an ensemble is ``exp(-decay * i)``, 0 the oldest.
     :param interpolation: one for each joint; empty makes all joints cubic.
     :param limits: one for each joint; empty sets no limits.
@@ -65,7 +65,7 @@ class PlayerConfig:
     names: tuple[str, ...]
     servo_rate_hz: float = 200.0
     merge: Merge = Merge.BLEND
-    blend_ns: int = 100_000_000
+    blend_ns: int = 40_000_000
     ensemble_decay: float = 0.01
     interpolation: tuple[Interpolation, ...] = ()
     limits: tuple[JointLimit, ...] = ()
