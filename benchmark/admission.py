@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from exact import optimum
+from oracle.exact import optimum
 
 from physis_ros.engine.admission import Admission, Admitter
 from physis_ros.engine.cost import BatchCurve, ModelCost
@@ -148,7 +148,8 @@ def online(sequences: int, events: int) -> dict[str, float]:
     for seed in range(sequences):
         pool, demands = random_instance(10_000 + seed)
         chance = random.Random(seed)
-        admitter, wanted = Admitter(pool), []
+        admitter = Admitter(pool)
+        wanted: list[Demand] = []
         empty = Admitter(pool)
         for event in range(events):
             if wanted and chance.random() < 0.45:

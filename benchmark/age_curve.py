@@ -84,7 +84,7 @@ def _rise_ms(point: dict[str, Any], reference: dict[str, Any]) -> float:
 def _holds(point: dict[str, Any], reference: dict[str, Any]) -> bool:
     """Tell whether the age has risen by what was added."""
     added_ms = point['delay_ms'] - reference['delay_ms']
-    return abs(_rise_ms(point, reference) - added_ms) <= TOLERANCE * added_ms
+    return bool(abs(_rise_ms(point, reference) - added_ms) <= TOLERANCE * added_ms)
 
 
 def _line(point: dict[str, Any], reference: dict[str, Any]) -> str:

@@ -222,7 +222,7 @@ def test_homes_are_balanced_and_in_order() -> None:
 
 def test_bad_devices_are_refused() -> None:
     """With the device and the size in the message."""
-    with pytest.raises(ParameterError, match='d0.speed must be > 0, got 0'):
+    with pytest.raises(ParameterError, match=r'd0\.speed must be > 0, got 0'):
         pool(10, speed=0.0)
     with pytest.raises(ParameterError, match='devices must be at least one'):
         DevicePool(())

@@ -143,8 +143,10 @@ def text(figures: dict[str, Capacity], say: Callable[[str], None]) -> None:
     say(
         f'{DEVICES} devices ({H100.name}), SLO {SLO_S * 1e3:.0f} ms; published figures in brackets'
     )
-    say('model             even        joint       gain           bound by memory/time  free  late   '
-        'one stage a device')  # fmt: skip
+    say(
+        'model             even        joint       gain           bound by memory/time  free  '
+        'late   one stage a device'
+    )
     for name, c in figures.items():
         late = '-' if c.late < 0 else f'{c.late}/{c.outputs}'
         say(

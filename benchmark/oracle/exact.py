@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The exact optimum of admission by CP-SAT: the oracle of ``admission.py``.
+The exact optimum of admission by CP-SAT: the oracle of ``benchmark/admission.py``.
 
 The same three rules as the engine's books (memory with shared weights and buffers between devices,
 batch time in a period), written as an integer programme. Needs OR-tools.
