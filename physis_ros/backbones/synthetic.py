@@ -34,6 +34,7 @@ from physis_ros.errors import ParameterError
 _PREFIX = 'synthetic'
 _CHANNELS = 4
 _IMAGE = 8
+_LATE_AT_MOST_S = 2e-4
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ class SyntheticBackbone:
 
     def __init__(self, spec: ModelSpec, sizes: Sizes, device: str, blocks: Iterable[int]) -> None:
         self._spec, self._stage_s = spec, sizes.stage_ms / 1e3
-        self._began_s = 0.0
+        self._began_s = self._late_s = 0.0
         self._seed, self._device = sizes.seed, device
         width, latent = spec.width, spec.tokens * _CHANNELS
         pixels = _IMAGE * _IMAGE * 3
@@ -185,8 +186,18 @@ class SyntheticBackbone:
         inner = functional.gelu(self._norm(hidden) @ weights['up'])
         hidden = hidden + inner @ weights['down']
         if self._stage_s:
-            time.sleep(max(0.0, began_s + self._stage_s - time.monotonic()))
+            self._sleep_until(began_s + self._stage_s)
         return hidden
+
+    def _sleep_until(self, end_s: float) -> None:
+        # Aims as much too early as sleeps have been ending late, and stays awake for the rest.
+        aim_s = end_s - self._late_s
+        if aim_s > time.monotonic():
+            time.sleep(max(0.0, aim_s - time.monotonic()))
+            late_s = min(time.monotonic() - aim_s, _LATE_AT_MOST_S)
+            self._late_s += 0.1 * (late_s - self._late_s)
+        while time.monotonic() < end_s:
+            pass
 
     def leave(self, hidden: Tensor, step: Tensor) -> Tensor:
         """Project onto the latent."""

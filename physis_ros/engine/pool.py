@@ -70,6 +70,7 @@ class Pool:
         self._failure: EngineError | None = None
         self._greeted: set[int] = set()
         self._freed = False
+        self._looked_s = 0.0
 
     def __enter__(self) -> Pool:
         return self
@@ -136,7 +137,10 @@ class Pool:
     def ready(self, name: str) -> bool:
         """Tell whether a chunk that entered now would find its way free."""
         with self._lock:
-            self._pump()
+            # A chunk may wait for this answer: looking after the workers can wait.
+            self._empty(self._running())
+            if time.monotonic() - self._looked_s > _CHECK_S:
+                self._look()
             stream = self._streams.named(name)
             entry = self._running().site.outboxes[self.grouping.owner[0]]
             free = len(stream.in_flight) < self.layout.in_flight
@@ -211,7 +215,9 @@ class Pool:
         until_s = time.monotonic() + timeout_s
         while True:
             with self._lock:
-                self._pump()
+                self._empty(self._running())
+                if not self._results:
+                    self._look()
                 if self._results:
                     return self._results.popleft()[1]
                 if self._freed:
@@ -287,8 +293,12 @@ class Pool:
             time.sleep(0.002)
 
     def _pump(self) -> None:
+        self._empty(self._running())
+        self._look()
+
+    def _look(self) -> None:
         crew = self._running()
-        self._empty(crew)
+        self._looked_s = time.monotonic()
         self._drain()
         try:
             if not crew.complete:
