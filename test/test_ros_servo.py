@@ -31,16 +31,17 @@ class Feed:
     Plays the robot and the engine: joint states and chunks, at their rates.
 
     :param bench: the probe's.
+    :param running: whether it begins at once.
     """
 
-    def __init__(self, bench: Any) -> None:
+    def __init__(self, bench: Any, running: bool = True) -> None:
         self._bench = bench
         self._chunks_out = bench.probe.create_publisher(ActionChunk, 'action_chunk', qos.CHUNK)
         self._joints_out = bench.probe.create_publisher(JointState, 'joint_states', 10)
         self.position, self.epoch, self.number = (0.5, 1.0), 0, 0
         self.names: tuple[str, ...] = JOINTS
         self._ticks = 0
-        self._timer = bench.probe.create_timer(0.02, self._tick)
+        self._timer = bench.probe.create_timer(0.02, self._tick, autostart=running)
 
     def _tick(self) -> None:
         stamp_ns, rest = time.time_ns(), np.zeros(2)
@@ -51,6 +52,15 @@ class Feed:
             chunk = steady_chunk(self.number, self.position, self.epoch)
             self._chunks_out.publish(conversions.chunk_message(chunk))
             self.number += 1
+
+    @property
+    def heard(self) -> bool:
+        """Whether somebody takes its chunks."""
+        return bool(self._chunks_out.get_subscription_count())
+
+    def go_on(self) -> None:
+        """Begin, or go on."""
+        self._timer.reset()
 
     def stop(self) -> None:
         """Fall silent."""
@@ -64,13 +74,15 @@ def test_chunks_become_commands_and_every_signal_ends_with_a_hold(
     process = launcher.start(MODULE, *GIVEN, '-p', 'command_type:=joint_state')
     commands = bench.collect(JointState, 'servo_node/command')
     ticks = bench.collect(Playback, 'servo_node/playback', qos.PLAYBACK)
+    # Who hears the ticks hears the first command too.
+    assert bench.spin_until(lambda: ticks, 60), launcher.log(process)
     Feed(bench)
 
     def arrived() -> bool:
         return bool(commands) and np.allclose(commands[-1].position, (0.5, 1.0))
 
     assert bench.spin_until(arrived, 60), launcher.log(process)
-    assert bench.spin_until(lambda: ticks and ticks[-1].play == Playback.PLAY_PLAYING, 5)
+    assert bench.spin_until(lambda: ticks and ticks[-1].play == Playback.PLAY_PLAYING, 20)
     assert list(commands[0].name) == list(JOINTS)
     # From where the robot was measured to be, not with a jump.
     assert np.allclose(commands[0].position, (0.4, 1.1), atol=0.01)
@@ -80,9 +92,10 @@ def test_chunks_become_commands_and_every_signal_ends_with_a_hold(
     assert {item.name for item in played[-1].inputs} == {'camera', 'joints'}
 
     process.send_signal(number)
-    bench.spin_until(lambda: process.poll() is not None, 10)
+    bench.spin_until(lambda: process.poll() is not None, 30)
     assert process.returncode == 0, launcher.log(process)
-    bench.spin_until(lambda: ticks[-1].reason == Playback.REASON_INACTIVE, 2)
+    bench.spin_until(lambda: ticks[-1].reason == Playback.REASON_INACTIVE, 10)
+    assert falls_silent(bench, commands)
     assert (ticks[-1].play, ticks[-1].reason) == (Playback.PLAY_HOLD, Playback.REASON_INACTIVE)
     assert list(commands[-1].velocity) == [0.0, 0.0]
     assert np.allclose(commands[-1].position, (0.5, 1.0), atol=0.01)
@@ -100,14 +113,26 @@ def test_an_underrun_brings_the_robot_to_rest_and_is_told(bench: Any, launcher: 
     assert times[0] == 20_000_000
     assert times == sorted(set(times))
 
+    # A busy machine may have starved the feed before.
+    before = states[-1].underruns
     feed.stop()
-    assert bench.spin_until(lambda: states[-1].underruns == 1, 5), states[-1]
-    assert bench.spin_until(lambda: states[-1].play == Playback.PLAY_SILENT, 5)
+    assert bench.spin_until(lambda: states[-1].underruns > before, 20), states[-1]
+    assert bench.spin_until(lambda: states[-1].play == Playback.PLAY_SILENT, 20)
     reasons = {item.name for item in states[-1].underrun_reasons}
     assert 'chunk_late' in reasons
-    told = len(commands)
-    bench.spin_until(lambda: False, 0.3)
-    assert len(commands) == told
+    assert falls_silent(bench, commands)
+
+
+def falls_silent(bench: Any, messages: list[Any]) -> bool:
+    """Wait until nothing has come for half a second, a hundred times a servo's period."""
+    last = [len(messages), time.monotonic()]
+
+    def quiet() -> bool:
+        if len(messages) != last[0]:
+            last[:] = len(messages), time.monotonic()
+        return time.monotonic() - last[1] > 0.5
+
+    return bool(bench.spin_until(quiet, 20))
 
 
 def test_another_engine_is_played_though_it_counts_from_zero(bench: Any, launcher: Any) -> None:
@@ -119,9 +144,14 @@ def test_another_engine_is_played_though_it_counts_from_zero(bench: Any, launche
     assert bench.spin_until(
         lambda: ticks and (ticks[-1].epoch, ticks[-1].play) == (5, playing), 30
     ), launcher.log(process)
+    # It is there before the first one has sent its last.
+    second = Feed(bench, running=False)
+    assert bench.spin_until(lambda: second.heard, 20)
+    sent = first.number
+    assert bench.spin_until(lambda: first.number > sent + 3, 20)
     first.stop()
-    Feed(bench)
-    assert bench.spin_until(lambda: (ticks[-1].epoch, ticks[-1].play) == (0, playing), 10)
+    second.go_on()
+    assert bench.spin_until(lambda: (ticks[-1].epoch, ticks[-1].play) == (0, playing), 30)
 
 
 def test_another_engine_does_not_end_a_pause(bench: Any, launcher: Any) -> None:
@@ -133,28 +163,38 @@ def test_another_engine_does_not_end_a_pause(bench: Any, launcher: Any) -> None:
     assert bench.spin_until(lambda: ticks and ticks[-1].epoch == 5, 60), launcher.log(process)
     call(bench, SetBool, 'pause', data=True)
     first.stop()
+    assert falls_silent(bench, commands)
     told = len(commands)
     Feed(bench)
-    assert bench.spin_until(lambda: 'another engine' in launcher.log(process), 10)
+    assert bench.spin_until(lambda: 'another engine' in launcher.log(process), 30)
     call(bench, Trigger, 'reset')
     bench.spin_until(lambda: False, 0.3)
-    assert len(commands) <= told + 1
+    assert len(commands) == told
     assert ticks[-1].reason == Playback.REASON_INACTIVE
     call(bench, SetBool, 'pause', data=False)
-    assert bench.spin_until(lambda: ticks[-1].play == Playback.PLAY_PLAYING, 5)
+    assert bench.spin_until(lambda: ticks[-1].play == Playback.PLAY_PLAYING, 20)
 
 
 def test_going_on_without_a_pause_changes_nothing(bench: Any, launcher: Any) -> None:
     process = launcher.start(MODULE, *GIVEN, '-p', 'command_type:=joint_state')
     commands = bench.collect(JointState, 'servo_node/command')
     feed = Feed(bench)
-    assert bench.spin_until(
-        lambda: commands and np.allclose(commands[-1].position, feed.position, atol=0.001), 60
-    ), launcher.log(process)
-    call(bench, SetBool, 'pause', data=False)
+
+    def arrived() -> bool:
+        return len(commands) > 20 and still(commands[-20:], feed.position)
+
+    # The way there is long over: what comes from here on is at rest, however busy the machine.
+    assert bench.spin_until(arrived, 60), launcher.log(process)
     told = len(commands)
-    assert bench.spin_until(lambda: len(commands) > told + 20, 5)
-    assert np.allclose([c.position for c in commands[told - 10 :]], feed.position, atol=0.001)
+    call(bench, SetBool, 'pause', data=False)
+    answered = len(commands)
+    assert bench.spin_until(lambda: len(commands) > answered + 20, 20), launcher.log(process)
+    assert still(commands[told:], feed.position)
+
+
+def still(commands: list[Any], position: tuple[float, float]) -> bool:
+    """Tell whether all commands are at one place."""
+    return np.allclose([command.position for command in commands], position, atol=0.001)
 
 
 def test_a_message_that_is_no_chunk_is_refused_and_counted(bench: Any, launcher: Any) -> None:
@@ -173,10 +213,11 @@ def test_a_message_that_is_no_chunk_is_refused_and_counted(bench: Any, launcher:
 
 def call(bench: Any, kind: type, name: str, **request: Any) -> None:
     """Call a service of the servo node and wait for its consent."""
-    answer = bench.probe.create_client(kind, f'servo_node/{name}').call_async(
-        kind.Request(**request)
-    )
-    assert bench.spin_until(answer.done, 10)
+    client = bench.probe.create_client(kind, f'servo_node/{name}')
+    # A request that is sent before both sides know each other is lost.
+    assert bench.spin_until(client.service_is_ready, 20)
+    answer = client.call_async(kind.Request(**request))
+    assert bench.spin_until(answer.done, 20)
     assert answer.result().success
 
 
@@ -184,19 +225,15 @@ def test_pause_holds_and_going_on_plays_again(bench: Any, launcher: Any) -> None
     process = launcher.start(MODULE, *GIVEN, '-p', 'command_type:=float64_multi_array')
     commands = bench.collect(Float64MultiArray, 'servo_node/command')
     states = bench.collect(PlaybackStatus, 'servo_node/playback_status', qos.LATCHED)
-    client = bench.probe.create_client(SetBool, 'servo_node/pause')
     Feed(bench)
     assert bench.spin_until(lambda: len(commands) > 100, 60), launcher.log(process)
-    for paused, state in ((True, PlaybackStatus.STATE_INACTIVE), (False, None)):
-        answer = client.call_async(SetBool.Request(data=paused))
-        assert bench.spin_until(answer.done, 5)
-        assert answer.result().success
-        if paused:
-            assert bench.spin_until(lambda wanted=state: states[-1].state == wanted, 5)
-            told = len(commands)
-            bench.spin_until(lambda: False, 0.3)
-            assert len(commands) <= told + 1
-    assert bench.spin_until(lambda: len(commands) > told + 100, 5)
+    call(bench, SetBool, 'pause', data=True)
+    inactive = PlaybackStatus.STATE_INACTIVE
+    assert bench.spin_until(lambda: states[-1].state == inactive, 20)
+    assert falls_silent(bench, commands)
+    told = len(commands)
+    call(bench, SetBool, 'pause', data=False)
+    assert bench.spin_until(lambda: len(commands) > told + 100, 20)
 
 
 def test_missing_joints_are_named_on_both_sides(bench: Any, launcher: Any) -> None:

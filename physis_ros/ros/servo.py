@@ -192,7 +192,7 @@ class ServoNode(Node):
             return
         if self._other_engine and (chunk.epoch, chunk.chunk) < self._newest:
             self._begin_anew()
-        self._other_engine, self._stream = False, chunk.stream
+        self._stream = chunk.stream
         verdict = self.player.offer(chunk, self._ros_time.now_ns())
         if verdict.accepted:
             self._newest = max(self._newest, (chunk.epoch, chunk.chunk))
@@ -201,13 +201,17 @@ class ServoNode(Node):
         self._remember(chunk, message.times)
 
     def _on_engine(self, info: Any) -> None:
-        """Note that an engine has come; it may count from 0 again."""
+        """
+        Note that an engine has come; it may count from 0 again.
+
+        Noted until it does: what the last one had sent may still come after this.
+        """
         self._other_engine = self._other_engine or info.current_count_change > 0
 
     def _begin_anew(self) -> None:
         """Forget the last engine's epochs; the account goes on, and so does a pause."""
         self.get_logger().info('another engine has begun: starting from the measured state')
-        account, self._newest = self.player.account, (-1, -1)
+        account, self._newest, self._other_engine = self.player.account, (-1, -1), False
         paused = self._paused
         self.player = Player(self.config.player)
         self.player.account = account
