@@ -163,6 +163,24 @@ def test_dead_tasks_are_dropped_wherever_they_are() -> None:
         assert pool.enter('robot', inputs(0), 0, False) == 0
 
 
+def test_a_batch_waits_for_company_and_goes_without_it() -> None:
+    config = PoolConfig(URI, 1, max_batch=2, in_flight=2, batch_wait_us=2e5, max_streams=1)
+    pool, crew = opened(config)
+    with pool:
+        far_ns = time.monotonic_ns() + 60 * SECOND_NS
+        pool.enter('robot', inputs(0), far_ns, False)
+        crew.turn()
+        assert pool.health()['queued'] == [1]
+        assert not pool.chunk_spans('robot', 0), 'it waits'
+        time.sleep(0.21)
+        crew.turn()
+        assert [span.batch for span in pool.chunk_spans('robot', 0)] == [1], 'nobody came'
+        pool.reset('robot')
+        pool.enter('robot', inputs(0), time.monotonic_ns(), False)
+        crew.turn()
+        assert len(pool.chunk_spans('robot', 0)) == 1, 'no slack, no wait'
+
+
 def test_a_trace_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     config = PoolConfig(URI, 1, trace=tmp_path / 'nowhere' / 'trace.json')
     with pytest.raises(ParameterError, match='trace must be a file that can be written'):

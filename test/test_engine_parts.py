@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from physis_ros.engine import threads
 from physis_ros.engine.arena import Arena
-from physis_ros.engine.batching import form_batch
+from physis_ros.engine.batching import form_batch, hold_ns
 from physis_ros.engine.board import Board, BoardShape, epoch_of, era_of
 from physis_ros.engine.message import BYTES, Header, Kind, unpack
 from physis_ros.engine.noise import NoiseSource
@@ -104,6 +104,25 @@ def test_the_earliest_deadline_leads_and_its_block_comes_along() -> None:
 def test_at_equal_deadlines_the_older_chunk_leads() -> None:
     young, old = task(10, 0, chunk=3), task(10, 0, chunk=2)
     assert form_batch([young, old], 1) == [old]
+
+
+def test_a_batch_waits_within_patience_and_the_least_slack() -> None:
+    first, second = task(1000, 1), task(900, 1, stream=1)
+    first.queued_ns, second.queued_ns = 100, 120
+
+    def hold(now_ns: int, patience_ns: int = 50, ready: int = 2, limit: int = 4) -> int:
+        batch = [first, second]
+        return hold_ns(batch, ready, limit, patience_ns, now_ns, lambda t: 700 + t.stream * 50)
+
+    assert hold(130) == 20, 'what is left of 50 since the first one came'
+    assert hold(145, patience_ns=500) == 5, 'second: 900 - 145 - 750'
+    assert hold(130, patience_ns=500) == 20, 'slack of the second, 900 - 130 - 750'
+    assert hold(160, patience_ns=500) == 0, 'no slack left'
+    assert hold(150) == 0, 'patience is at its end'
+    assert hold(130, patience_ns=0) == 0, 'switched off'
+    assert hold(130, limit=2) == 0, 'full'
+    assert hold(130, ready=3) == 0, 'another block could run meanwhile'
+    assert hold_ns([], 0, 4, 50, 130, lambda t: 0) == 0
 
 
 @settings(max_examples=40, database=None)

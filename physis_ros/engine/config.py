@@ -30,6 +30,8 @@ class PoolConfig:
         that none waits at the entry with an ageing observation. One more gives the last percents
         of throughput at the price of age.
     :param max_batch: most rows of one batch; 1 switches batching off.
+    :param batch_wait_us: longest time a batch that is not full waits for company, within its
+        members' slack; only worth it where other workers or streams bring company soon. 0: none.
     :param conditioning: ``entry``: a chunk keeps the observation it entered with. ``step``: it
         takes the newest at every step, where the weights allow that (E11).
     :param override_kv_rule: pipeline clean weights all the same; marks every output.
@@ -48,6 +50,7 @@ class PoolConfig:
     max_streams: int = 4
     in_flight: int = 0
     max_batch: int = 1
+    batch_wait_us: float = 0.0
     conditioning: str = 'entry'
     override_kv_rule: bool = False
     trace: Path | None = None
@@ -63,6 +66,8 @@ class PoolConfig:
                 raise ParameterError(name, '>= 1', getattr(self, name))
         if self.in_flight < 0:
             raise ParameterError('in_flight', '>= 0', self.in_flight)
+        if not self.batch_wait_us >= 0:
+            raise ParameterError('batch_wait_us', '>= 0', self.batch_wait_us)
         if not self.hop_timeout_s > 0:
             raise ParameterError('hop_timeout_s', '> 0', self.hop_timeout_s)
         if self.grouping not in SCHEMES:

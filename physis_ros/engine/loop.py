@@ -17,7 +17,7 @@ from torch import Tensor
 
 from physis_ros.backbones.base import Backbone
 from physis_ros.engine import layout as lay
-from physis_ros.engine.batching import form_batch
+from physis_ros.engine.batching import form_batch, hold_ns
 from physis_ros.engine.bell import Waiter
 from physis_ros.engine.board import Board, epoch_of
 from physis_ros.engine.compute import Compute, Row
@@ -65,7 +65,10 @@ class WorkerLoop:
         }
         self._inboxes = list(site.inboxes.items())
         self._state, self._spans = site.states[me], site.spans[me]
-        self._model_ns = self._overhead_ns = 0
+        self._model_ns = self._overhead_ns = self._hold_ns = 0
+        self._patience_ns = int(config.batch_wait_us * 1e3)
+        # Expected time of one stage in a batch, for the slack; learned while running.
+        self._stage_ns = 0.0
 
     def run(self) -> None:
         """
@@ -76,7 +79,11 @@ class WorkerLoop:
         with torch.inference_mode():
             while not self._site.stop[0]:
                 if not self.turn():
-                    self._waiter.wait(_BLOCKED_S if self._state[lay.PENDING] else _IDLE_S)
+                    self._waiter.wait(self._rest_s())
+
+    def _rest_s(self) -> float:
+        longest_s = _BLOCKED_S if self._state[lay.PENDING] else _IDLE_S
+        return min(longest_s, self._hold_ns / 1e9) if self._hold_ns else longest_s
 
     def say(self, kind: Kind, stream: int = -1, text: str = '') -> None:
         """Tell the pool something that is not a result."""
@@ -87,9 +94,9 @@ class WorkerLoop:
     def turn(self) -> bool:
         """Do what can be done now, at most one batch; return whether more may be to do."""
         start_ns = self._state[lay.BEAT] = time.monotonic_ns()
-        self._model_ns = 0
+        self._model_ns = self._hold_ns = 0
         came = self._receive(start_ns)
-        batch = form_batch(self._ready(), self._limit) if self._tasks else ()
+        batch = self._choose(start_ns) if self._tasks else ()
         if batch:
             self._run(batch)
         self._flush()
@@ -145,6 +152,20 @@ class WorkerLoop:
 
     # What may run.
 
+    def _choose(self, now_ns: int) -> Sequence[Task]:
+        ready = self._ready()
+        batch = form_batch(ready, self._limit)
+        if not self._patience_ns:
+            return batch
+        self._hold_ns = hold_ns(
+            batch, len(ready), self._limit, self._patience_ns, now_ns, self._left_to_run_ns
+        )
+        return () if self._hold_ns else batch
+
+    def _left_to_run_ns(self, task: Task) -> int:
+        done = task.step * self._spec.blocks + task.block
+        return int((self._grouping.passes * self._spec.blocks - done) * self._stage_ns)
+
     def _ready(self) -> list[Task]:
         era, ready, dead = self._board.era, [], []
         for task in self._tasks:
@@ -176,6 +197,7 @@ class WorkerLoop:
         outs = self._compute.run(batch[0].block, rows, self._kv.over(rings))
         ended_ns = time.monotonic_ns()
         self._model_ns += ended_ns - started_ns
+        self._stage_ns += 0.05 * (ended_ns - started_ns - self._stage_ns)
         for task, ring, out in zip(batch, rings, outs, strict=True):
             self._record(task, task.block, len(batch), started_ns, ended_ns)
             self._finish(task, ring)
