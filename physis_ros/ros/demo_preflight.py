@@ -11,7 +11,6 @@ import importlib.util
 import json
 import os
 import random
-import shutil
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,11 +20,9 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from physis_ros.errors import CheckpointError, ParameterError, PhysisError
+from physis_ros.ros import demo_folder
 from physis_ros.ros.demo_options import DemoOptions
 
-PRODUCTS = ('run.mcap', 'summary.json', 'report.html', 'predicted.gif', 'trace.json')
-FOLDERS = ('run', 'log')
-LEAST_FREE_BYTES = 200 << 20
 # Of the ports that DDS derives from a domain, those of higher domains are the system's own.
 DOMAINS = range(1, 101)
 PORT_BASE, PORT_GAIN = 7400, 250
@@ -55,9 +52,10 @@ def check(options: DemoOptions) -> Ready:
     kv_rule, stages = _weights(options.model)
     _workers(options, stages)
     domain = _domain()
+    demo_folder.check(options.out)
     _writable(options.out / 'summary.json', '--out')
     _writable(options.trace, '--trace')
-    _clear(options.out)
+    demo_folder.prepare(options.out)
     return Ready(kv_rule, stages, domain)
 
 
@@ -120,21 +118,6 @@ def _workers(options: DemoOptions, stages: int | None) -> None:
             f'at most {cores}, the processor cores that this process may use',
             options.workers,
             'each worker computes on a core of its own',
-        )
-
-
-def _clear(out: Path) -> None:
-    """Clear the output folder of the products of an earlier run, and of nothing else."""
-    for name in PRODUCTS:
-        (out / name).unlink(missing_ok=True)
-    for name in FOLDERS:
-        shutil.rmtree(out / name, ignore_errors=True)
-    (out / 'log').mkdir()
-    free = shutil.disk_usage(out).free
-    if free < LEAST_FREE_BYTES:
-        raise ParameterError(
-            '--out', f'on a disk with {LEAST_FREE_BYTES >> 20} MiB free', f'{free >> 20} MiB',
-            'free some space or give another folder',
         )
 
 
