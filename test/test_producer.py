@@ -116,6 +116,27 @@ def test_stream_time_at_twice_the_speed() -> None:
     assert (times.denoised_ns - BASE, times.decoded_ns - BASE) == (102 * MS, 152 * MS)
 
 
+@pytest.mark.parametrize('clock_first', [True, False])
+def test_time_that_goes_back_makes_one_epoch_however_it_shows(clock_first: bool) -> None:
+    bench = Bench()
+    for index in range(4):
+        bench.see(1000 + index * 25)
+    if clock_first:
+        bench.at(0)
+        bench.producer.turn()
+    # Stamps of the new time, under the old clock or under the new one.
+    bench.producer.frame(BASE, bench.clock.now_ns(), image())
+    bench.at(2)
+    bench.producer.turn()
+    bench.see(25)
+    bench.see(125)
+    assert [epoch for epoch, *_ in bench.pipe.entered] == [0, 1, 1]
+    # A second time is another event.
+    bench.at(-500)
+    bench.producer.turn()
+    assert bench.producer.status().epoch == 2
+
+
 def test_reset_delivers_nothing_of_the_older_epoch_and_begins_at_once() -> None:
     bench = Bench()
     bench.see(0)

@@ -14,7 +14,7 @@ from rclpy.node import Node
 from rosgraph_msgs.msg import Clock
 
 from physis_ros.ros import conversions, qos
-from physis_ros.ros.clock import RosClock
+from physis_ros.ros.clock import Jump, RosClock
 from physis_ros.ros.ticking import MOST_TICKS, SimulatedTicks
 
 PERIOD_NS = 4_000_000
@@ -55,7 +55,7 @@ class TimedNode(Node):
     def __init__(self, **options: Any) -> None:
         super().__init__('timed', **options)
         self.ros_time = RosClock(self)
-        self.jumps: list[str] = []
+        self.jumps: list[Jump] = []
         self.jump_handle = self.ros_time.on_jump(self.jumps.append)
 
     def close(self) -> None:
@@ -82,6 +82,6 @@ def test_steps_back_and_far_ahead_are_jumps(bench: Any) -> None:
     show(100 * SECOND_NS + 900_000_000)
     assert node.jumps == []
     show(50 * SECOND_NS)
-    assert node.jumps == ['the clock jumped by -50.900 s']
+    assert node.jumps == [Jump('the clock jumped by -50.900 s', backward=True)]
     show(60 * SECOND_NS)
-    assert node.jumps[1:] == ['the clock jumped by +10.000 s']
+    assert node.jumps[1:] == [Jump('the clock jumped by +10.000 s', backward=False)]

@@ -8,7 +8,7 @@ System time, or /clock under ``use_sim_time``. Durations are measured on the ste
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from rclpy.clock import ClockChange, JumpHandle, JumpThreshold, TimeJump
 from rclpy.duration import Duration
@@ -17,6 +17,18 @@ from rclpy.node import Node
 # A forward step of this size is a jump (a bag was wound on), below it a clock that came late.
 FORWARD_JUMP_NS = 1_000_000_000
 BACKWARD_JUMP_NS = 1
+
+
+class Jump(NamedTuple):
+    """
+    A jump of the time.
+
+    :param text: what happened, as a sentence.
+    :param backward: it went back on the same clock.
+    """
+
+    text: str
+    backward: bool
 
 
 class RosClock:
@@ -40,9 +52,9 @@ class RosClock:
         active: bool = self._clock.ros_time_is_active
         return active
 
-    def on_jump(self, callback: Callable[[str], None]) -> JumpHandle:
+    def on_jump(self, callback: Callable[[Jump], None]) -> JumpHandle:
         """
-        Call ``callback`` with a sentence when the time jumps; keep the handle to stay registered.
+        Call ``callback`` when the time jumps; keep the handle to stay registered.
 
         A backward step (bag loop, simulator reset) of any size, a forward step of a second or
         more, and the change between system and simulated time count; the first /clock message
@@ -53,13 +65,13 @@ class RosClock:
             if jump.clock_change in (ClockChange.ROS_TIME_ACTIVATED,):
                 return
             if jump.clock_change == ClockChange.ROS_TIME_DEACTIVATED:
-                callback('the clock changed from /clock to system time')
+                callback(Jump('the clock changed from /clock to system time', False))
                 return
-            delta_s = jump.delta.nanoseconds * 1e-9
+            delta_ns = jump.delta.nanoseconds
             # The step from 0 to the first /clock message is a start, not a jump.
-            if jump.delta.nanoseconds >= self.now_ns():
+            if delta_ns >= self.now_ns():
                 return
-            callback(f'the clock jumped by {delta_s:+.3f} s')
+            callback(Jump(f'the clock jumped by {delta_ns * 1e-9:+.3f} s', delta_ns < 0))
 
         return self._clock.create_jump_callback(
             JumpThreshold(

@@ -100,6 +100,7 @@ class Producer:
         self._state = ProducerState.IDLE
         self._failure: PhysisError | None = None
         self._seen_ns: int | None = None
+        self._time_forgotten = False
         self._inbox = Inbox(align)
         self._thread = threading.Thread(target=self._run, name=f'entry {stream}', daemon=True)
 
@@ -175,18 +176,23 @@ class Producer:
         """
         Begin the next epoch at once; nothing of the older one is delivered after this returns.
 
+        Time that goes back shows in stamps and in the clock, one after the other: as long as
+        nothing has entered since, that is one event and makes one epoch.
+
         :returns: the new epoch, or the last one when the pool is gone.
         """
         with self._life:
-            try:
-                self._epoch = self._pool.reset(self._stream)
-            except EngineError as error:
-                self._fail(error)
-                return self._epoch
-            self._gauges.counts['dropped'] += len(self._pending)
-            self._pending.clear()
+            if not (reason.of_time and self._time_forgotten):
+                try:
+                    self._epoch = self._pool.reset(self._stream)
+                except EngineError as error:
+                    self._fail(error)
+                    return self._epoch
+                self._gauges.counts['dropped'] += len(self._pending)
+                self._pending.clear()
+                self._gauges.new_epoch(reason)
+            self._time_forgotten = reason.of_time
             self._pacer.reset()
-            self._gauges.new_epoch(reason)
             self._seen_ns = None
             if reason.forgets:
                 self._inbox.clear()
@@ -301,7 +307,7 @@ class Producer:
             self._ports.frames_wanted(),
         )
         self._pending[chunk] = entry
-        self._told = told
+        self._told, self._time_forgotten = told, False
         self._pacer.entered(now.stream_ns, observation.stamp_ns)
         self._gauges.entered(now.stream_ns, told)
 
