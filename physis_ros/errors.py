@@ -60,6 +60,10 @@ class PlanError(PhysisError):
     """Stages cannot be placed as asked (grouping, worker count, KV rule)."""
 
 
+# What asking for the same again cannot help.
+CONFIGURATION = (ParameterError, NamesError, CheckpointError, PlanError)
+
+
 class EngineError(PhysisError):
     """The engine cannot go on; the message names the worker or the stream."""
 
@@ -74,9 +78,21 @@ class WorkerDied(EngineError):
     """
 
     def __init__(self, worker: int, exitcode: int | None, detail: str = '') -> None:
-        self.worker, self.exitcode = worker, exitcode
+        self.worker, self.exitcode, self.detail = worker, exitcode, detail
         tail = f': {detail}' if detail else ''
         super().__init__(f'worker {worker} ended with exit code {exitcode}{tail}')
+
+    @property
+    def refused(self) -> bool:
+        """Whether it refused its configuration, as the last line that it said tells."""
+        last = self.detail.strip().rpartition('\n')[2]
+        kind = last.partition(':')[0].rpartition('.')[2]
+        return kind in {error.__name__ for error in CONFIGURATION}
+
+
+def is_configuration(error: BaseException) -> bool:
+    """Tell whether an error is one of configuration: trying again cannot help."""
+    return isinstance(error, CONFIGURATION) or (isinstance(error, WorkerDied) and error.refused)
 
 
 class DeadlinePassed(EngineError):

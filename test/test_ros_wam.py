@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -17,6 +18,7 @@ pytest.importorskip('physis_ros.msg')
 
 from rclpy.lifecycle import TransitionCallbackReturn
 from ros_cases import JOINTS, picture, small_weights
+from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import String
 from std_srvs.srv import SetBool, Trigger
@@ -43,13 +45,16 @@ class Robot:
     """
 
     def __init__(self, bench: Any) -> None:
+        self.offset_ns = 0
+        self._clock_out = bench.probe.create_publisher(Clock, '/clock', 10)
         self._image_out = bench.probe.create_publisher(Image, 'camera/image_raw', 10)
         self._joints_out = bench.probe.create_publisher(JointState, 'joint_states', 10)
         self.names, self.picture, self.encoding = JOINTS, picture(), 'rgb8'
         bench.probe.create_timer(0.025, self._tick)
 
     def _tick(self) -> None:
-        stamp_ns = time.time_ns()
+        stamp_ns = time.time_ns() + self.offset_ns
+        self._clock_out.publish(Clock(clock=conversions.time_message(stamp_ns)))
         joints, rest = np.array([0.4, 1.1]), np.zeros(2)
         self._joints_out.publish(
             conversions.joint_state_message(stamp_ns, self.names, joints, rest)
@@ -173,6 +178,20 @@ def test_a_killed_worker_is_told_and_the_stream_goes_on(
     assert not [pid for pid in pids if Path(f'/proc/{pid}').exists()]
 
 
+def test_a_clock_that_goes_back_makes_one_epoch(bench: Any, weights: Path) -> None:
+    robot, model = Robot(bench), Model(bench, weights, use_sim_time=True)
+    assert model.node.trigger_configure() is SUCCESS
+    assert model.node.trigger_activate() is SUCCESS
+    assert model.reaches(RUNNING), model.states[-1]
+    before = model.chunks[-1].epoch
+    robot.offset_ns = -20_000_000_000
+    assert bench.spin_until(lambda: model.chunks[-1].epoch > before, 20), model.states[-1]
+    told = len(model.chunks)
+    assert bench.spin_until(lambda: len(model.chunks) > told + 5, 20), model.states[-1]
+    assert model.chunks[-1].epoch == before + 1
+    assert conversions.time_ns(model.chunks[-1].start) < time.time_ns() - 15_000_000_000
+
+
 def test_what_is_wrong_with_the_inputs_is_told(running: tuple[Any, Model, Robot]) -> None:
     bench, model, robot = running
     waiting = StreamStatus.STATE_WAITING_OBSERVATION
@@ -213,6 +232,7 @@ def test_missing_joints_and_a_silent_camera_are_named(bench: Any, weights: Path)
         ({'joint_names': ['a', 'b', 'c']}, 'input joints of reach must be of shape'),
         ({'joint_aliases': ['j1=wrist']}, 'aliases must be robot name'),
         ({'qos_overrides./nowhere.subscription.depth': 3}, 'must be declared by the node'),
+        ({'trace': '/proc/none/trace.json'}, 'trace must be a file that can be written'),
     ],
 )
 def test_what_does_not_fit_is_refused_at_configure(
@@ -231,6 +251,33 @@ def test_a_refusal_ends_the_process_with_a_clear_line(launcher: Any) -> None:
     assert process.wait(60) == 2
     assert 'weights missing.safetensors do not exist' in launcher.log(process)
     assert 'Traceback' not in launcher.log(process)
+
+
+def test_weights_that_break_after_the_check_end_the_process_at_once(
+    launcher: Any, weights: Path, tmp_path: Path
+) -> None:
+    # The header is good, which is all that is read at configure; the tensors are cut off.
+    broken = tmp_path / 'broken.safetensors'
+    broken.write_bytes(renamed(weights.read_bytes()))
+    process = launcher.start(
+        'physis_ros.ros.wam_node', '--ros-args', '-p', f'model:=reach:{broken}'
+    )
+    assert process.wait(90) != 0
+    log = launcher.log(process)
+    assert 'CheckpointError' in log
+    assert 'giving up' in log
+    assert 'loading it again' not in log
+
+
+def renamed(data: bytes) -> bytes:
+    """Give the first tensor of a safetensors file a name that the model does not know."""
+    length = int.from_bytes(data[:8], 'little')
+    header = json.loads(data[8 : 8 + length])
+    name = next(key for key in header if key != '__metadata__')
+    header['x' * len(name)] = header.pop(name)
+    text = json.dumps(header, separators=(',', ':')).encode()
+    text = text.ljust((len(text) + 7) // 8 * 8)
+    return len(text).to_bytes(8, 'little') + text + data[8 + length :]
 
 
 def test_a_signal_while_loading_leaves_nothing_behind(launcher: Any, weights: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from physis_ros.engine.board import epoch_of
 from physis_ros.engine.spans import Span
@@ -29,10 +29,7 @@ class Trace:
     """
 
     def __init__(self, path: Path, workers: int, blocks: int) -> None:
-        try:
-            self._file = path.open('w', encoding='utf-8')
-        except OSError as error:
-            raise ParameterError('trace', 'a file that can be written', str(path)) from error
+        self._file = _opened(path, 'w')
         self._blocks, self._flow, self._first = blocks, 0, True
         self._file.write('[')
         for worker in range(workers):
@@ -77,3 +74,21 @@ class Trace:
         self._file.write('\n' if self._first else ',\n')
         self._file.write(json.dumps(event))
         self._first = False
+
+
+def check_writable(path: Path) -> None:
+    """
+    Look whether a trace can be written, before anything is started for it.
+
+    :raises ParameterError: when it cannot.
+    """
+    _opened(path, 'a').close()
+
+
+def _opened(path: Path, mode: str) -> TextIO:
+    try:
+        return path.open(mode, encoding='utf-8')
+    except OSError as error:
+        raise ParameterError(
+            'trace', f'a file that can be written ({error.strerror})', str(path)
+        ) from error

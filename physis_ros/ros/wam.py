@@ -19,17 +19,19 @@ from std_msgs.msg import String
 from std_srvs.srv import SetBool, Trigger
 
 from physis_ros.engine.pool import Pool
-from physis_ros.errors import EngineError, PhysisError, WorkerDied
+from physis_ros.engine.trace import check_writable
+from physis_ros.errors import EngineError, PhysisError, is_configuration
 from physis_ros.msg import StreamStatus
 from physis_ros.observation.align import names_after
 from physis_ros.output.sketch import Quantiles
 from physis_ros.ros import qos, wam_report
 from physis_ros.ros.busy import BusyShare
-from physis_ros.ros.clock import RosClock
+from physis_ros.ros.clock import Jump, RosClock
 from physis_ros.ros.diagnostics import Diagnostics
 from physis_ros.ros.engine_host import EngineHost, HostState
 from physis_ros.ros.parameters import declare, refuse_unknown
 from physis_ros.ros.qos import QosWatch
+from physis_ros.ros.restarts import Restarts
 from physis_ros.ros.signals import Stop
 from physis_ros.ros.wam_config import WamConfig
 from physis_ros.ros.wam_inputs import WamInputs
@@ -42,7 +44,6 @@ POLL_S = 0.05
 SPIN_S = 0.05
 COMPLAIN_S = 0.25
 REPEAT_NS = 10_000_000_000
-MOST_RESTARTS = 3
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 
 
@@ -75,11 +76,11 @@ class WamNode(LifecycleNode):
         self._producer: Producer | None = None
         self._last: ProducerStatus | None = None
         self._active = self._paused = False
-        self._jumped = ''
+        self._jumped: Jump | None = None
         self._instruction = ''
         self._fatal: PhysisError | None = None
         self._why_failed = ''
-        self._restarts = 0
+        self._restarts = Restarts(self.config.on_worker_death == 'restart')
         self._shown = (-1, '')
         self._said: tuple[str, ...] = ()
         self._said_ns = 0
@@ -182,7 +183,8 @@ class WamNode(LifecycleNode):
         self._active = False
         self._stop_production()
         self._free()
-        self._restarts, self._why_failed = 0, ''
+        self._restarts.forget()
+        self._why_failed = ''
         self._publish_status()
         return SUCCESS
 
@@ -199,6 +201,8 @@ class WamNode(LifecycleNode):
     def _new_host(self) -> EngineHost:
         """Begin to load an engine; refuses a configuration that does not fit the model."""
         config = self.config
+        if config.pool.trace is not None:
+            check_writable(config.pool.trace)
         return EngineHost(lambda: Pool(config.pool), config.stream, config.start_timeout_s)
 
     def _poll(self) -> None:
@@ -214,10 +218,11 @@ class WamNode(LifecycleNode):
             self._on_failure(host, failure)
         elif host.state is HostState.READY and self._active and self._producer is None:
             self._start_production(host, self._outputs)
-        if self._jumped:
-            why, self._jumped = self._jumped, ''
-            self._new_epoch(ResetReason.CLOCK_JUMP, why)
-        if self._state() != self._shown:
+        self._turn_after_jump()
+        state = self._state()
+        running = state[0] == StreamStatus.STATE_RUNNING
+        self._restarts.look(running, time.monotonic_ns())
+        if state != self._shown:
             self._publish_status()
 
     def _start_production(self, host: EngineHost, outputs: WamOutputs) -> None:
@@ -253,7 +258,7 @@ class WamNode(LifecycleNode):
         """Say what happened to the engine, and go on or give up."""
         if host.state is HostState.FAILED and self._why_failed == str(failure):
             return
-        again = self._may_restart(host, failure)
+        again = self._restarts.may(failure, host.was_ready)
         host.fail(failure)
         what = 'loading it again' if again else 'giving up'
         self.get_logger().fatal(f'the engine failed: {failure}; {what}')
@@ -263,19 +268,14 @@ class WamNode(LifecycleNode):
         self._diagnostics.publish()
         if again:
             self._restart(host)
-        elif self.config.on_worker_death == 'exit':
+        elif self.config.on_worker_death == 'exit' or (
+            not host.was_ready and is_configuration(failure)
+        ):
             self._fatal = failure
-
-    def _may_restart(self, host: EngineHost, failure: PhysisError) -> bool:
-        """Whether loading again may help: not when a worker never came up by its own fault."""
-        if self.config.on_worker_death != 'restart' or not isinstance(failure, WorkerDied):
-            return False
-        by_signal = failure.exitcode is not None and failure.exitcode < 0
-        return (by_signal or host.was_ready) and self._restarts < MOST_RESTARTS
 
     def _restart(self, host: EngineHost) -> None:
         """Load the engine anew and go on in a new epoch."""
-        self._restarts += 1
+        self._restarts.again()
         host.close()
         if self._outputs is not None:
             self._outputs.new_engine()
@@ -290,11 +290,19 @@ class WamNode(LifecycleNode):
             self._producer.reset(reason)
             self.get_logger().info(f'new epoch: {why}')
 
+    def _turn_after_jump(self) -> None:
+        """Say that the clock jumped; a backward step the producer sees for itself, and at once."""
+        jump, self._jumped = self._jumped, None
+        if jump is not None and not jump.backward:
+            self._new_epoch(ResetReason.CLOCK_JUMP, jump.text)
+        elif jump is not None:
+            self.get_logger().info(jump.text)
+
     # Callbacks.
 
-    def _on_jump(self, why: str) -> None:
+    def _on_jump(self, jump: Jump) -> None:
         """Note a jump of the clock; called inside the clock, where nothing may be done."""
-        self._jumped = why
+        self._jumped = jump
 
     def _on_instruction(self, message: String) -> None:
         """Begin a new epoch with another instruction."""
@@ -387,5 +395,5 @@ class WamNode(LifecycleNode):
             pids=pool.pids if pool is not None and ready else (),
             queued=tuple(pool.metrics.queue_lengths) if pool is not None and ready else (),
             complaints=tuple(self._complaints()) if self._active else (),
-            restarts=self._restarts,
+            restarts=self._restarts.count,
         )
