@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from physis_ros.engine import threads
-from physis_ros.engine.arena import Arena
+from physis_ros.engine.arena import Arena, check_processor
 from physis_ros.engine.batching import form_batch, hold_ns
 from physis_ros.engine.board import Board, BoardShape, epoch_of, era_of
 from physis_ros.engine.message import BYTES, Header, Kind, unpack
@@ -20,7 +20,7 @@ from physis_ros.engine.noise import NoiseSource
 from physis_ros.engine.sketch import Sketch
 from physis_ros.engine.spans import SpanRing, ring_bytes
 from physis_ros.engine.task import Task
-from physis_ros.errors import EngineError, ObservationError
+from physis_ros.errors import EngineError, ObservationError, ParameterError
 
 WORD = st.integers(-(2**63), 2**63 - 1)
 
@@ -172,3 +172,11 @@ def test_workers_are_told_to_wait_passively() -> None:
     assert env['OMP_WAIT_POLICY'] == 'PASSIVE'
     assert env['OMP_NUM_THREADS'] == '1'
     assert env['HOME'] == '/'
+
+
+def test_a_processor_that_reorders_stores_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_processor('x86_64')
+    check_processor('AMD64')
+    monkeypatch.setattr('platform.machine', lambda: 'aarch64')
+    with pytest.raises(ParameterError, match="processor must be x86-64, .* got 'aarch64'"):
+        Arena.create(64)

@@ -3,7 +3,9 @@
 The shared memory of one pool: a single anonymous file that lives as long as a process maps it.
 
 It has no name, so nothing can stay behind in /dev/shm, whatever kills whom. Workers get it as an
-inherited file descriptor.
+inherited file descriptor. What is written here is published by a counter that is written after it
+and polled by the other side, without a fence, which Python does not have: right only where the
+processor keeps stores and loads in order, as x86-64 does.
 """
 
 from __future__ import annotations
@@ -11,12 +13,16 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import platform
 
 import torch
 from torch import Tensor
 
+from physis_ros.errors import ParameterError
+
 LINE = 64
 WORD = 8
+ORDERED = ('x86_64', 'amd64')
 
 
 def aligned(size: int) -> int:
@@ -45,7 +51,12 @@ class Arena:
 
     @classmethod
     def create(cls, size: int) -> Arena:
-        """Make zeroed memory of ``size`` bytes."""
+        """
+        Make zeroed memory of ``size`` bytes.
+
+        :raises ParameterError: on a processor that reorders stores.
+        """
+        check_processor(platform.machine())
         fd = os.memfd_create('physis-pool')
         try:
             os.ftruncate(fd, size)
@@ -70,3 +81,17 @@ class Arena:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+def check_processor(machine: str) -> None:
+    """
+    Look whether other processes see stores in the order in which they were made.
+
+    :param machine: as :func:`platform.machine` names it.
+    :raises ParameterError: when they may not.
+    """
+    if machine.lower() not in ORDERED:
+        raise ParameterError(
+            'processor', 'x86-64, which shows stores to other processes in order', machine,
+            'run the engine on such a machine; servo and evaluation run on any',
+        )  # fmt: skip

@@ -124,8 +124,9 @@ class Mailbox:
     def _publish(self, header: Header, slot: int) -> None:
         header.pack_into(self._buffer, self._headers[slot])
         self._sent += 1
-        # x86 keeps stores in order: whoever sees the new count sees the payload. The count is one
-        # aligned 8-byte store. The doorbell's system call orders it on other processors as well.
+        # x86-64 keeps stores in order: whoever sees the new count sees the payload. The count is
+        # one aligned 8-byte store. The arena refuses other processors: a receiver polls the count
+        # without a system call, so the doorbell orders nothing for it.
         self._words[_SENT] = self._sent
         self._bell.ring()
 
