@@ -25,6 +25,7 @@ import torch
 from physis_ros.backbones.base import InputSpec, ModelSpec
 from physis_ros.backbones.registry import open_backbone, read_spec
 from physis_ros.engine.config import PoolConfig
+from physis_ros.engine.kv import KvRing
 from physis_ros.engine.pool import Pool
 from physis_ros.engine.result import ChunkResult
 from physis_ros.engine.serial import SerialEngine
@@ -162,6 +163,28 @@ def fixed(workers: int, grouping: str, stage_ms: float, chunks: int) -> dict[str
         }
 
 
+def alone(stage_ms: float, stages: int) -> dict[str, float]:
+    """
+    Run one such stage again and again in this process, no engine around it.
+
+    Above 1 the machine is late by itself: what it adds to every stage is not the engine's.
+    """
+    model = open_backbone(f'synthetic:blocks=1,steps=1,stage_ms={stage_ms}')
+    ring, step = KvRing(model.spec, 'cpu'), torch.zeros(1, dtype=torch.int64)
+    hidden = torch.zeros(1, model.spec.tokens, model.spec.width)
+    conditioning, noise = hidden[:, 0], torch.zeros(1, *model.spec.latent_shape)
+    spent_ms = []
+    with torch.inference_mode():
+        for chunk in range(stages):
+            ring.begin(0, chunk)
+            start_ns = time.monotonic_ns()
+            model.block(0, model.enter(None, conditioning, noise, step), step, ring)
+            spent_ms.append((time.monotonic_ns() - start_ns) / 1e6)
+            ring.finish(chunk)
+    p50, p99 = (float(q) / stage_ms for q in np.percentile(spent_ms, (50, 99)))
+    return {'p50': p50, 'p99': p99, 'mean': float(np.mean(spent_ms)) / stage_ms}
+
+
 def _hop_us(pool: Pool) -> float | None:
     waits = [
         e.wait.percentile_ns(50) for (a, b), e in pool.metrics.edges.items() if min(a, b) >= 0
@@ -186,6 +209,11 @@ def main() -> int:
         print(_flat_line(figures['flat_out']), flush=True)
     if given.only != 'flat':
         figures['fixed'] = []
+        figures['alone'] = late = alone(4.0, 300)
+        print(
+            f'one stage without an engine: p50 {late["p50"]:.3f}x, p99 {late["p99"]:.3f}x, mean '
+            f'{late["mean"]:.3f}x its time on this machine now'
+        )
         plans = [(w, 'stage') for w in (1, 2, 4, 8)]
         plans += [(1, 'serial'), (4, 'step'), (4, 'block')]
         for workers, grouping in plans:
