@@ -114,15 +114,21 @@ def test_counts_must_be_equal_and_quantiles_close(tmp_path: Path):
     class Part:
         p50, p99 = 150.0, 196.0
 
+    class Count:
+        name, count = 'ramp', 2
+
     class Status:
         ticks, deadline_due, deadline_misses, underruns, underrun_ticks = 475, 475, 0, 0, 0
         chunks_accepted = 7
         action_age = Part
         servo_period_error = Part
+        underrun_rungs = (Count,)
 
     agrees = {row.name: row.agrees for row in accounting.agreements(figures, Status)}
     assert agrees['ticks'] is True
     assert agrees['deadline_misses'] is True
     assert agrees['chunks_accepted'] is False
+    assert agrees['underrun_hold'] is True
+    assert agrees['underrun_ramp'] is False
     assert agrees['action_age_ms p50'] is True
     assert agrees['servo_period_error_us p50'] is False

@@ -76,6 +76,8 @@ def test_due_ticks_misses_and_underruns(summary: dict[str, Any]):
     assert summary['warm_up_ticks'] == 25
     assert summary['deadline_misses'] == summary['underrun_ticks'] == 5
     assert summary['misses_by_cause'] == {'chunk_late': 5}
+    assert summary['underrun_by_rung'] == {'hold': 5, 'ramp': 0, 'silent': 0}
+    assert summary['underrun_by_reason'] == {'chunk_late': 5}
     assert summary['underrun_longest_ms'] == 20.0
 
 

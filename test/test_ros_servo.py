@@ -120,6 +120,9 @@ def test_an_underrun_brings_the_robot_to_rest_and_is_told(bench: Any, launcher: 
     assert bench.spin_until(lambda: states[-1].play == Playback.PLAY_SILENT, 20)
     reasons = {item.name for item in states[-1].underrun_reasons}
     assert 'chunk_late' in reasons
+    rungs = {item.name: item.count for item in states[-1].underrun_rungs}
+    assert set(rungs) == {'hold', 'ramp', 'silent'}
+    assert sum(rungs.values()) == states[-1].underrun_ticks
     assert falls_silent(bench, commands)
 
 

@@ -21,12 +21,13 @@ from physis_ros.evaluation.recording import Recording, Tick
 from physis_ros.output.figures import Figures
 from physis_ros.session.player import Player
 from physis_ros.session.player_config import PlayerConfig
-from physis_ros.types import ActionChunk
+from physis_ros.types import ActionChunk, Play
 
 # Sketches are exact to 0.5 %; a quantile of both may be off by so much, each its own way.
 TOLERANCE = 0.02
 # A chunk that comes as its last step passes is refused or not by the microsecond.
 BORDERLINE = 2
+RUNGS = tuple(play.value for play in Play if play is not Play.PLAYING)
 SETTINGS_MS = ('max_action_age_ms', 'settle_ms', 'blend_ms', 'hold_ms', 'ramp_ms')
 
 
@@ -106,6 +107,10 @@ def agreements(figures: Figures, status: Any | None) -> list[Agreement]:
         'underrun_ticks': figures.underruns.ticks,
     }
     rows = [_agreement(name, _count(status, name), value) for name, value in counts.items()]
+    rungs = _rungs(status)
+    for rung in RUNGS:
+        live = None if rungs is None else rungs.get(rung, 0)
+        rows.append(_agreement(f'underrun_{rung}', live, figures.underruns.by_rung.get(rung, 0)))
     accepted = 'chunks_accepted'
     rows.append(
         _agreement(
@@ -117,8 +122,8 @@ def agreements(figures: Figures, status: Any | None) -> list[Agreement]:
             (f'action_age_ms {part}', age, 'action_age'),
             (f'servo_period_error_us {part}', period, 'servo_period_error'),
         ):
-            live = None if status is None else float(getattr(getattr(status, field), part))
-            rows.append(_agreement(name, live, getattr(sketch, part), TOLERANCE))
+            figure = None if status is None else float(getattr(getattr(status, field), part))
+            rows.append(_agreement(name, figure, getattr(sketch, part), TOLERANCE))
     return rows
 
 
@@ -139,6 +144,13 @@ def _agreement(
 def _count(status: Any | None, name: str) -> int | None:
     """Return one count of the status."""
     return None if status is None else int(getattr(status, name))
+
+
+def _rungs(status: Any | None) -> dict[str, int] | None:
+    """Return the ticks of each rung; None where an older servo did not count them."""
+    if not hasattr(status, 'underrun_rungs'):
+        return None
+    return {str(item.name): int(item.count) for item in status.underrun_rungs}
 
 
 def _in_order(recording: Recording) -> Iterator[ActionChunk | Tick]:

@@ -38,6 +38,8 @@ DEFINITIONS = {
     'chunk to play, command older than max_action_age, or tick late by more than half a period',
     'ticks': 'servo ticks after warm-up',
     'underrun_ticks': 'of these, ticks at which nothing could be played from a chunk',
+    'underrun_by_rung': 'the same ticks by what was commanded instead: hold, ramp to rest, silent',
+    'underrun_by_reason': 'the same ticks by why nothing could be played',
     'warm_up': 'from the start or a new epoch until settle_ms after its first played chunk; '
     'outside all tick figures, and outside the chunk figures up to the first tick that counts',
     'frame_psnr_db': 'predicted frame against the camera frame captured at exactly the instant it '
@@ -103,6 +105,10 @@ def _summary(
         'deadline_due': account.due,
         'misses_by_cause': dict(account.misses_by_cause),
         'underrun_ticks': account.underruns.ticks,
+        'underrun_by_rung': {
+            rung: account.underruns.by_rung.get(rung, 0) for rung in accounting.RUNGS
+        },
+        'underrun_by_reason': dict(account.underruns.by_reason),
         'underrun_longest_ms': rounded(account.underruns.longest_ns * 1e-6),
         'ticks': account.ticks,
         'warm_up_ticks': account.warmup_ticks,
