@@ -95,11 +95,6 @@ class WamConfig:
     in_flight: int = parameter(
         POOL.in_flight, 'Most chunks in the pipe [1]; 0: as many as workers.', low=0, high=64
     )
-    conditioning: str = parameter(
-        POOL.conditioning,
-        'entry: a chunk keeps its observation; step: it takes the newest at every step.',
-        choices=('entry', 'step'),
-    )
     override_kv_rule: bool = parameter(
         POOL.override_kv_rule, 'Pipeline clean weights against their rule; marks every chunk.'
     )
@@ -151,7 +146,6 @@ class WamConfig:
             threads_per_worker=self.threads_per_worker,
             hop_timeout_s=self.hop_timeout_s,
             in_flight=self.in_flight,
-            conditioning=self.conditioning,
             override_kv_rule=self.override_kv_rule,
             trace=Path(self.trace) if self.trace else None,
         )
