@@ -178,5 +178,5 @@ def test_a_processor_that_reorders_stores_is_refused(monkeypatch: pytest.MonkeyP
     check_processor('x86_64')
     check_processor('AMD64')
     monkeypatch.setattr('platform.machine', lambda: 'aarch64')
-    with pytest.raises(ParameterError, match="processor must be x86-64, .* got 'aarch64'"):
+    with pytest.raises(ParameterError, match=r"processor must be x86-64, .* got 'aarch64'"):
         Arena.create(64)

@@ -90,6 +90,36 @@ def test_commands_are_obeyed_and_begin_the_episodes(bench: Any, launcher: Any) -
     assert process.wait(10) == 0, launcher.log(process)
 
 
+def test_an_arm_that_was_held_up_catches_up_by_leaving_out(bench: Any, launcher: Any) -> None:
+    joints = bench.collect(JointState, 'joint_states')
+    images = bench.collect(Image, 'camera/image_raw')
+    ahead_ns: list[int] = []
+    bench.probe.create_subscription(
+        Image,
+        'camera/image_raw',
+        lambda m: ahead_ns.append(conversions.time_ns(m.header.stamp) - time.time_ns()),
+        10,
+    )
+    process = launcher.start(MODULE, '--ros-args', '-p', 'start:=now')
+    assert bench.spin_until(lambda: len(joints) > 100 and images, 60), launcher.log(process)
+    process.send_signal(signal.SIGSTOP)
+    bench.spin_until(lambda: False, 3.0)
+    process.send_signal(signal.SIGCONT)
+    seen = len(images)
+
+    def up_to_date() -> bool:
+        late_ns = time.time_ns() - conversions.time_ns(joints[-1].header.stamp)
+        return late_ns < 100_000_000 and len(images) > seen + 5
+
+    assert bench.spin_until(up_to_date, 20), launcher.log(process)
+    stamps = stamps_ns(joints)
+    assert np.diff(stamps).max() > 2_000_000_000
+    assert not ((stamps - stamps[0]) % 5_000_000).any()
+    assert not (np.diff(stamps_ns(images)) % 25_000_000).any()
+    assert max(ahead_ns) <= 0
+    assert launcher.log(process).count('cannot keep up') == 1
+
+
 def test_a_faster_simulation_counts_its_own_time(bench: Any, launcher: Any) -> None:
     joints = bench.collect(JointState, 'joint_states')
     process = launcher.start(

@@ -8,7 +8,7 @@ import pytest
 from physis_ros.errors import ParameterError
 from physis_ros.ros.arm_config import ArmNodeConfig
 from physis_ros.ros.arm_episodes import Episodes, Phase
-from physis_ros.ros.pacing import Pace
+from physis_ros.ros.pacing import Pace, newest_tick
 
 
 def test_episodes_run_one_after_another_and_end() -> None:
@@ -42,6 +42,18 @@ def test_pace_is_a_line_both_ways(speed: float) -> None:
     assert pace.steady_ns(0) == 1_000
     assert pace.simulated_ns(1_000 + 8_000) == 8_000 * speed
     assert pace.simulated_ns(pace.steady_ns(8_000)) == 8_000
+
+
+def test_time_that_stood_still_is_not_caught_up() -> None:
+    pace = Pace(start_steady_ns=1_000, speed=4.0).held(500)
+    assert pace.steady_ns(0) == 1_500
+    assert pace.simulated_ns(1_501) == 4
+
+
+def test_the_newest_tick_is_on_the_grid_and_never_in_the_future() -> None:
+    assert newest_tick(due_ns=10, now_ns=249, period_ns=25) == 225
+    assert newest_tick(due_ns=10, now_ns=250, period_ns=25) == 250
+    assert newest_tick(due_ns=10, now_ns=24, period_ns=25) == 10
 
 
 def test_ticks_fall_on_all_rates() -> None:

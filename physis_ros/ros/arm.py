@@ -3,7 +3,8 @@
 The simulated robot as a ROS node: what a Gazebo or Isaac Sim bridge would be.
 
 Owns the arm and its time. Each tick of simulated time is worked off at its instant of the steady
-clock: physics first, then what is due for publication, the camera last, as drawing takes longest.
+clock, or as soon after it as the machine allows: physics first, then what is due for publication,
+the camera last, as drawing takes longest. A node that is late leaves things out to catch up.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from physis_ros.ros import conversions, qos, realtime
 from physis_ros.ros.arm_config import MS_NS, RATES, ArmNodeConfig
 from physis_ros.ros.arm_episodes import Episodes, Phase
 from physis_ros.ros.diagnostics import Diagnostics, Level, Report
-from physis_ros.ros.pacing import Pace
+from physis_ros.ros.pacing import Pace, newest_tick
 from physis_ros.ros.parameters import declare
 from physis_ros.ros.qos import QosWatch
 from physis_ros.ros.signals import Stop
@@ -44,6 +45,9 @@ COMMAND_KINDS = {
 RESET_PATIENCE_NS = 1_000_000_000
 # A camera that is this many of its periods late leaves frames out rather than fall behind.
 CAMERA_PATIENCE = 2
+# So late, in real time, whole ticks are left out; so late, a clock of our own stands still.
+TICK_PATIENCE_NS = 200_000_000
+CLOCK_PATIENCE_NS = 2_000_000_000
 MOTION_RAD = 1e-6
 ZERO_BASE_NS = 1_000_000_000
 
@@ -73,8 +77,15 @@ class ArmNode(Node):
         self._resets: list[tuple[str, Future]] = []
         self._to_reset: deque[Client] = deque()
         self._reset_deadline_ns = 0
-        self._counts = {'commands': 0, 'commands_refused': 0, 'frames': 0, 'frames_left_out': 0}
-        self._late_ns = 0
+        self._counts = {
+            'commands': 0,
+            'commands_refused': 0,
+            'frames': 0,
+            'frames_left_out': 0,
+            'ticks_left_out': 0,
+        }
+        self._late_ns = self._due_ns = 0
+        self._said_late = False
         self._periods_ns = {what: self.config.period_ns(what) for what in RATES}
         self._watch = QosWatch(self)
         self._open()
@@ -114,13 +125,9 @@ class ArmNode(Node):
             self.get_logger().warning(refusal)
         if self.config.start == 'now':
             self._prepare_episode()
-        due_ns = 0
         while not stop.requested:
-            deadline_ns = self._pace.steady_ns(due_ns)
-            self._serve(executor, deadline_ns)
-            self._late_ns = time.monotonic_ns() - deadline_ns
-            self._tick(due_ns)
-            due_ns += self.config.tick_ns
+            self._serve(executor, self._pace.steady_ns(self._due_ns))
+            self._work_off(self._pace.simulated_ns(time.monotonic_ns()))
 
     def close(self) -> None:
         """Give the graphics context back; the arm holds by itself."""
@@ -132,6 +139,40 @@ class ArmNode(Node):
             executor.spin_once(timeout_sec=0)
         while (left_ns := deadline_ns - time.monotonic_ns()) > 0:
             executor.spin_once(timeout_sec=left_ns * 1e-9)
+
+    def _work_off(self, now_ns: int) -> None:
+        """
+        Work off the ticks that are due, so that what they publish is of their own instants.
+
+        :param now_ns: simulated time.
+        """
+        self._look_late()
+        if self._late_ns > CLOCK_PATIENCE_NS and self.config.time_base == 'zero':
+            self._pace = self._pace.held(self._late_ns)
+            now_ns = self._due_ns
+            self._say_late('simulated time stands still meanwhile')
+        elif self._late_ns > TICK_PATIENCE_NS:
+            due_ns = newest_tick(self._due_ns, now_ns, self._periods_ns['camera'])
+            self._counts['ticks_left_out'] += (due_ns - self._due_ns) // self.config.tick_ns
+            self._due_ns = due_ns
+            self._say_late('clock, joint states and camera frames are left out')
+        while self._due_ns <= now_ns:
+            self._look_late()
+            self._tick(self._due_ns)
+            self._due_ns += self.config.tick_ns
+
+    def _look_late(self) -> None:
+        """Note how late the next tick is, in real time."""
+        self._late_ns = time.monotonic_ns() - self._pace.steady_ns(self._due_ns)
+
+    def _say_late(self, consequence: str) -> None:
+        """Say once that the machine is too slow; the diagnostics count what follows."""
+        if not self._said_late:
+            self._said_late = True
+            self.get_logger().warning(
+                f'the simulation cannot keep up: {self._late_ns * 1e-6:.0f} ms late; '
+                f'{consequence}; lower camera_rate_hz or speed'
+            )
 
     def _tick(self, due_ns: int) -> None:
         """Bring the world to ``due_ns`` and publish what is due there."""
@@ -170,11 +211,7 @@ class ArmNode(Node):
         """Take a picture, unless the machine is so late that it had better catch up."""
         if self._late_ns > CAMERA_PATIENCE * self._periods_ns['camera'] / self.config.speed:
             self._counts['frames_left_out'] += 1
-            self.get_logger().warning(
-                f'the simulation cannot keep up: {self._late_ns * 1e-6:.0f} ms late; camera '
-                f'frames are left out; lower camera_rate_hz or speed',
-                throttle_duration_sec=5.0,
-            )
+            self._say_late('camera frames are left out')
             return
         self._counts['frames'] += 1
         frame_id = f'{self.config.camera}_optical'
@@ -198,9 +235,11 @@ class ArmNode(Node):
             return
         self._counts['commands'] += 1
         last, self._last_command = self._last_command, position
+        now_ns = self._pace.simulated_ns(time.monotonic_ns())
+        self._work_off(now_ns)
         if self._episodes.phase is Phase.RESETTING:
             return
-        self._advance(self._pace.simulated_ns(time.monotonic_ns()))
+        self._advance(now_ns)
         self._arm.command(position)
         moved = last is not None and float(np.abs(position - last).max()) > MOTION_RAD
         if self._episodes.phase is Phase.WAITING and self.config.start == 'motion' and moved:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -28,3 +28,12 @@ class Pace:
         if self.speed == 1.0:
             return self.start_steady_ns + simulated_ns
         return self.start_steady_ns + round(simulated_ns / self.speed)
+
+    def held(self, real_ns: int) -> Pace:
+        """Return the same pace after simulated time has stood still for a while."""
+        return replace(self, start_steady_ns=self.start_steady_ns + real_ns)
+
+
+def newest_tick(due_ns: int, now_ns: int, period_ns: int) -> int:
+    """Return the newest multiple of a period that has come, but none before ``due_ns``."""
+    return max(due_ns, now_ns // period_ns * period_ns)
