@@ -14,9 +14,8 @@ from launch import LaunchDescription
 
 
 def generate_launch_description():
-    """Declare the arguments, then start the arm and include the bring-up."""
+    """Include the bring-up with other defaults, then start the arm."""
     share = FindPackageShare('physis_ros')
-    passed = ('params_file', 'use_sim_time', 'namespace', 'log_level', 'autostart')
     return LaunchDescription([
         DeclareLaunchArgument(
             'params_file',
@@ -24,26 +23,10 @@ def generate_launch_description():
             description='YAML file with the parameters of all three nodes.',
         ),
         DeclareLaunchArgument(
-            'use_sim_time',
-            default_value='false',
-            choices=['true', 'false'],
-            description='Take time from /clock; needed when speed in params_file is not 1.',
+            'command_topic', default_value='command', description='Topic of the commands.'
         ),
-        DeclareLaunchArgument(
-            'namespace', default_value='', description='Namespace of all nodes; empty for none.'
-        ),
-        DeclareLaunchArgument(
-            'log_level',
-            default_value='info',
-            choices=['debug', 'info', 'warn', 'error', 'fatal'],
-            description='Least severity of log messages that are shown.',
-        ),
-        DeclareLaunchArgument(
-            'autostart',
-            default_value='true',
-            choices=['true', 'false'],
-            description='Configure and activate wam_node at once.',
-        ),
+        # First: it declares the other arguments, and chooses the transports of all that follow.
+        IncludeLaunchDescription(PathJoinSubstitution([share, 'launch', 'bringup.launch.py'])),
         GroupAction([
             PushROSNamespace(LaunchConfiguration('namespace')),
             # The arm makes the time, so it never takes it from /clock.
@@ -56,11 +39,4 @@ def generate_launch_description():
                 output='screen',
             ),
         ]),
-        IncludeLaunchDescription(
-            PathJoinSubstitution([share, 'launch', 'bringup.launch.py']),
-            launch_arguments={
-                **{name: LaunchConfiguration(name) for name in passed},
-                'command_topic': 'command',
-            }.items(),
-        ),
     ])

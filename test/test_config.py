@@ -14,6 +14,8 @@ pytest.importorskip('rclpy')
 pytest.importorskip('physis_ros.msg')
 
 import yaml
+from sensor_msgs.msg import Image, JointState
+from trajectory_msgs.msg import JointTrajectory
 
 from physis_ros.ros.arm import ArmNode
 from physis_ros.ros.arm_config import ArmNodeConfig
@@ -35,20 +37,68 @@ def sections(path: Path) -> dict[str, dict[str, Any]]:
     given = yaml.safe_load(path.read_text())
     if not isinstance(given, dict):
         return {}
-    return {
-        name: part['ros__parameters']
-        for name, part in given.items()
-        if isinstance(part, dict) and 'ros__parameters' in part
-    }
+    # Without the wildcard a section would be for the node of that name in no namespace.
+    assert all(name.startswith('/**/') for name in given), list(given)
+    return {name.removeprefix('/**/'): part['ros__parameters'] for name, part in given.items()}
 
 
 CASES = [(path, name) for path in FILES for name in sections(path)]
 
 
-def test_there_is_a_file_for_the_demo_and_one_for_a_robot() -> None:
+def test_there_is_a_file_for_the_demo_and_one_for_each_kind_of_robot() -> None:
     names = {path.name: set(sections(path)) for path in FILES}
-    assert names['arm.yaml'] == {'arm_node', 'wam_node', 'servo_node'}
-    assert names['robot.yaml'] == {'wam_node', 'servo_node'}
+    pair = {'wam_node', 'servo_node'}
+    assert names == {
+        'arm.yaml': {'arm_node', *pair},
+        **{f'{kind}.yaml': pair for kind in ('bag', 'gazebo', 'isaac', 'robot')},
+        **{f'{kind}.yaml': set() for kind in ('gz_bridge', 'gz_clock_bridge')},
+    }
+
+
+@pytest.mark.parametrize('namespace', ['/', '/fleet/robot_1'])
+def test_a_file_is_for_every_namespace(bench: Any, namespace: str) -> None:
+    path = next(path for path in FILES if path.name == 'robot.yaml')
+    given = ['--ros-args', '--params-file', str(path)]
+    node = ServoNode(context=bench.context, namespace=namespace, cli_args=given)
+    joints = list(node.config.joints)
+    node.destroy_node()
+    assert joints == sections(path)['servo_node']['joints']
+
+
+def bridged(name: str) -> list[dict[str, Any]]:
+    """Return what a file tells ros_gz_bridge."""
+    given = yaml.safe_load((FILES[0].parent / name).read_text())
+    assert isinstance(given, list)
+    return given
+
+
+def test_what_is_bridged_to_gazebo_is_what_the_nodes_read_and_write() -> None:
+    (clock,) = bridged('gz_clock_bridge.yaml')
+    assert (clock['ros_topic_name'], clock['direction']) == ('/clock', 'GZ_TO_ROS')
+    items = {item['ros_topic_name']: item for item in bridged('gz_bridge.yaml')}
+    # With /clock among them time would wait behind pictures.
+    assert set(items) == {'camera/image_raw', 'joint_states', 'joint_trajectory'}
+    kinds = {'camera/image_raw': Image, 'joint_states': JointState}
+    kinds['joint_trajectory'] = JointTrajectory
+    known = {'ros_topic_name', 'gz_topic_name', 'ros_type_name', 'gz_type_name', 'direction'}
+    known |= {'subscriber_queue', 'publisher_queue', 'lazy'}
+    for name, kind in kinds.items():
+        item = items[name]
+        assert set(item) <= known
+        assert item['ros_type_name'] == f'{kind.__module__.split(".")[0]}/msg/{kind.__name__}'
+        wanted = 'ROS_TO_GZ' if kind is JointTrajectory else 'GZ_TO_ROS'
+        assert item['direction'] == wanted
+    # The camera's topic is the one that wam_node reads, the command's type the servo node's.
+    gazebo = next(sections(path) for path in FILES if path.name == 'gazebo.yaml')
+    assert f'{gazebo["wam_node"]["camera"]}/image_raw' in items
+    assert gazebo['servo_node']['command_type'] == 'joint_trajectory'
+
+
+def test_isaac_is_commanded_by_name() -> None:
+    isaac = next(sections(path) for path in FILES if path.name == 'isaac.yaml')
+    assert isaac['servo_node']['command_type'] == 'joint_state'
+    # The launch file's remapping is from this camera.
+    assert isaac['wam_node']['camera'] == 'camera'
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ Every argument is described, and every executable and file that is named exists.
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / 'launch').glob('*'))
 EXPECTED = {'params_file', 'use_sim_time', 'namespace', 'log_level', 'autostart'}
+COMMON = ROOT / 'launch' / 'bringup.launch.py'
+# Nodes of other packages, which only those who have that simulator need.
+FOREIGN = {('ros_gz_bridge', 'parameter_bridge')}
 
 
 def calls(path: Path, name: str) -> list[ast.Call]:
@@ -41,10 +45,24 @@ def keywords(call: ast.Call) -> dict[str, ast.expr]:
     return {item.arg: item.value for item in call.keywords if item.arg is not None}
 
 
+def declared(path: Path) -> set[str]:
+    """Return the arguments of a launch file: its own, and those of the one that it includes."""
+    own = {text(call.args[0]) for call in calls(path, 'DeclareLaunchArgument')}
+    included = calls(path, 'IncludeLaunchDescription')
+    return own | (declared(COMMON) if included else set())
+
+
+def position(path: Path, name: str) -> int:
+    """Return the line of the only call of a name."""
+    (call,) = calls(path, name)
+    return call.lineno
+
+
 def test_the_folder_holds_launch_files_only() -> None:
     # An __init__.py would hide the package that ROS calls launch.
     names = [path.name for path in FILES if path.name != '__pycache__']
-    assert names == ['bringup.launch.py', 'demo.launch.py']
+    kinds = ('bag', 'bringup', 'demo', 'gazebo', 'isaac')
+    assert names == [f'{kind}.launch.py' for kind in kinds]
 
 
 @pytest.mark.parametrize('path', [p for p in FILES if p.suffix == '.py'], ids=lambda p: p.name)
@@ -61,8 +79,7 @@ class TestLaunchFile:
 
     def test_every_argument_is_described(self, path: Path) -> None:
         arguments = calls(path, 'DeclareLaunchArgument')
-        names = {text(call.args[0]) for call in arguments}
-        assert names >= EXPECTED
+        assert declared(path) >= EXPECTED
         for call in arguments:
             given = keywords(call)
             assert text(given['description']).endswith('.'), text(call.args[0])
@@ -72,19 +89,18 @@ class TestLaunchFile:
                 assert text(given['default_value']) in [text(item) for item in choices.elts]
 
     def test_every_value_that_is_used_is_declared(self, path: Path) -> None:
-        declared = {text(call.args[0]) for call in calls(path, 'DeclareLaunchArgument')}
         used = {
             text(call.args[0])
             for call in calls(path, 'LaunchConfiguration')
             if isinstance(call.args[0], ast.Constant)
         }
-        assert used <= declared
+        assert used <= declared(path)
 
     def test_every_executable_is_a_node_of_ours(self, path: Path) -> None:
-        nodes = calls(path, 'Node')
-        assert nodes
-        for call in nodes:
+        for call in calls(path, 'Node'):
             given = keywords(call)
+            if (text(given['package']), text(given['executable'])) in FOREIGN:
+                continue
             assert text(given['package']) == 'physis_ros'
             main = ROOT / 'physis_ros' / 'ros' / f'{text(given["executable"])}.py'
             assert main.read_text().startswith('#!/usr/bin/env python3\n')
@@ -105,14 +121,34 @@ class TestLaunchFile:
             assert any((ROOT / folder / name).is_file() for folder in ('config', 'launch')), name
 
 
-def test_included_arguments_are_declared_there() -> None:
-    arguments = calls(ROOT / 'launch/bringup.launch.py', 'DeclareLaunchArgument')
-    declared = {text(call.args[0]) for call in arguments}
-    (passed,) = [
-        node.value
-        for node in ast.walk(ast.parse((ROOT / 'launch/demo.launch.py').read_text()))
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and node.targets[0].id == 'passed'
+@pytest.mark.parametrize('path', [p for p in FILES if p.suffix == '.py' and p != COMMON])
+def test_the_common_part_is_included_once_and_first(path: Path) -> None:
+    included = position(path, 'IncludeLaunchDescription')
+    # What is declared after it would come too late to be another default; what is started before
+    # it would have neither its arguments nor its transports.
+    arguments = calls(path, 'DeclareLaunchArgument')
+    assert all(call.lineno < included for call in arguments)
+    started = [*calls(path, 'Node'), *calls(path, 'ExecuteProcess')]
+    assert all(call.lineno > included for call in started)
+    assert calls(COMMON, 'Node')
+    # Its own defaults are for its kind of robot, and for nothing that is the same everywhere.
+    redeclared = {text(call.args[0]) for call in arguments} & declared(COMMON)
+    assert redeclared <= {'params_file', 'use_sim_time', 'command_topic'}
+
+
+def test_a_recording_is_played_with_its_time_and_without_what_was_published_before() -> None:
+    path = ROOT / 'launch' / 'bag.launch.py'
+    (play,) = calls(path, 'ExecuteProcess')
+    words = [node.value for node in ast.walk(play) if isinstance(node, ast.Constant)]
+    assert {'--clock', '--rate', '--delay', '--regex'} <= set(words)
+    (topics,) = [
+        text(keywords(call)['default_value'])
+        for call in calls(path, 'DeclareLaunchArgument')
+        if text(call.args[0]) == 'topics'
     ]
-    assert set(ast.literal_eval(passed)) | {'command_topic'} <= declared
+    ours = ('/wam_node/action_chunk', '/wam_node/predicted_image', '/servo_node/playback')
+    for name in ('/clock', '/command', '/wam_node/stream_status', *ours):
+        assert not re.match(topics, name), name
+    cameras = ('/camera/image_raw', '/r1/camera/image_raw/compressed')
+    for name in (*cameras, '/joint_states', '/r1/joint_states'):
+        assert re.fullmatch(topics, name), name
