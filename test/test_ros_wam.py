@@ -232,6 +232,7 @@ def test_missing_joints_and_a_silent_camera_are_named(bench: Any, weights: Path)
         ({'joint_names': ['a', 'b', 'c']}, 'input joints of reach must be of shape'),
         ({'joint_aliases': ['j1=wrist']}, 'aliases must be robot name'),
         ({'qos_overrides./nowhere.subscription.depth': 3}, 'must be declared by the node'),
+        ({'conditioning': 'step'}, 'must be declared by the node'),
         ({'trace': '/proc/none/trace.json'}, 'trace must be a file that can be written'),
     ],
 )
