@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from physis_ros.evaluation import decode
+from physis_ros.evaluation import pictures
 from physis_ros.evaluation.bag import Bag
 from physis_ros.evaluation.recording import Recording
 from physis_ros.evaluation.scores import psnr_db, shrunk, square_error
 from physis_ros.evaluation.topics import Topics
+from physis_ros.session import decode
 from physis_ros.types import ActionChunk, ByteArray
 
 
@@ -115,7 +116,7 @@ def _predictions(bag: Bag, topic: str, recording: Recording) -> list[_Prediction
             continue
         observed_ns = chunk.input_stamps_ns['camera']
         if any(e.start_ns <= observed_ns and about_ns < e.end_ns for e in recording.episodes):
-            found.append(_Prediction(about_ns, observed_ns, decode.image(record.message)))
+            found.append(_Prediction(about_ns, observed_ns, pictures.image(record.message)))
     return found
 
 
@@ -146,5 +147,5 @@ def _seen(
     for record in bag.records(topic):
         stamp_ns = decode.time_ns(record.message.header.stamp)
         if stamp_ns in wanted and stamp_ns not in found:
-            found[stamp_ns] = shrunk(decode.image(record.message), height, width)
+            found[stamp_ns] = shrunk(pictures.image(record.message), height, width)
     return found

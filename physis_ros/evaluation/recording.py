@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from physis_ros.errors import BagError
-from physis_ros.evaluation import decode
+from physis_ros.errors import BagError, ChunkError
 from physis_ros.evaluation.bag import Bag, Record
 from physis_ros.evaluation.scores import Times
 from physis_ros.evaluation.topics import Topics
+from physis_ros.session import decode
 from physis_ros.types import ActionChunk, Command, FloatArray
 
 
@@ -166,7 +166,10 @@ class _Collected:
         return {topic: handler for topic, handler in wanted.items() if topic}
 
     def _chunk(self, record: Record) -> None:
-        self.chunks.append(decode.chunk(record.message))
+        try:
+            self.chunks.append(decode.chunk(record.message))
+        except ChunkError as error:
+            raise BagError(f'{record.topic} at {record.log_ns} holds no chunk: {error}') from error
         self.chunk_log_ns.append(record.log_ns)
 
     def _tick(self, record: Record) -> None:

@@ -22,34 +22,31 @@ from physis_ros.errors import ChunkError
 from physis_ros.msg import ActionChunk as ActionChunkMessage
 from physis_ros.msg import ChunkTimes as ChunkTimesMessage
 from physis_ros.msg import InputStamp, Playback
+from physis_ros.session import decode
 from physis_ros.types import (
     ActionChunk,
     ByteArray,
     ChunkTimes,
     Command,
     FloatArray,
-    Play,
     PredictedFrame,
-    Reason,
 )
 
 SECOND_NS = 1_000_000_000
 NO_AGE_NS = -SECOND_NS
 
-PLAYS = {play: index for index, play in enumerate(Play)}
-REASONS = {reason: index for index, reason in enumerate(Reason)}
-KV_RULES = ('same_step', 'clean', 'override')
+PLAYS = {play: index for index, play in enumerate(decode.PLAYS)}
+REASONS = {reason: index for index, reason in enumerate(decode.REASONS)}
+KV_RULES = decode.KV_RULES
+# The way back is shared with recordings, where no ROS is at hand.
+time_ns, chunk_times = decode.time_ns, decode.chunk_times
+chunk, command = decode.chunk, decode.command
 
 
 def time_message(time_ns: int) -> Time:
     """Return an instant as a message."""
     sec, nanosec = divmod(time_ns, SECOND_NS)
     return Time(sec=sec, nanosec=nanosec)
-
-
-def time_ns(message: Time) -> int:
-    """Return an instant in nanoseconds."""
-    return int(message.sec) * SECOND_NS + int(message.nanosec)
 
 
 def duration_message(duration_ns: int) -> Duration:
@@ -60,7 +57,7 @@ def duration_message(duration_ns: int) -> Duration:
 
 def duration_ns(message: Duration) -> int:
     """Return a duration in nanoseconds."""
-    return int(message.sec) * SECOND_NS + int(message.nanosec)
+    return decode.time_ns(message)
 
 
 def header(stamp_ns: int, frame_id: str = '') -> Header:
@@ -85,18 +82,6 @@ def chunk_times_message(times: ChunkTimes) -> ChunkTimesMessage:
     )
 
 
-def chunk_times(message: ChunkTimesMessage) -> ChunkTimes:
-    """Return where the time went."""
-    return ChunkTimes(
-        capture_ns=time_ns(message.capture),
-        receive_ns=time_ns(message.receive),
-        enter_ns=time_ns(message.enter),
-        denoised_ns=time_ns(message.denoised),
-        decoded_ns=time_ns(message.decoded),
-        publish_ns=time_ns(message.publish),
-    )
-
-
 def chunk_message(chunk: ActionChunk, unit: str = 'rad') -> ActionChunkMessage:
     """Return a chunk as a message; its header stamp is the capture of the oldest input."""
     return ActionChunkMessage(
@@ -113,34 +98,6 @@ def chunk_message(chunk: ActionChunk, unit: str = 'rad') -> ActionChunkMessage:
         inputs=input_messages(chunk.input_stamps_ns),
         times=chunk_times_message(chunk.times),
         kv_rule=KV_RULES.index(chunk.kv_rule),
-    )
-
-
-def chunk(message: ActionChunkMessage) -> ActionChunk:
-    """
-    Return a chunk message as a chunk.
-
-    :raises ChunkError: when its fields contradict each other; nothing of it is used.
-    """
-    horizon, width = int(message.horizon), len(message.joint_names)
-    if len(message.positions) != horizon * width:
-        raise ChunkError(
-            f'positions must be horizon x joint_names = {horizon} x {width} values, '
-            f'got {len(message.positions)}'
-        )
-    if message.kv_rule >= len(KV_RULES):
-        raise ChunkError(f'kv_rule must be < {len(KV_RULES)}, got {message.kv_rule}')
-    return ActionChunk(
-        stream=message.stream,
-        epoch=int(message.epoch),
-        chunk=int(message.chunk),
-        start_ns=time_ns(message.start),
-        dt_ns=duration_ns(message.dt),
-        names=tuple(message.joint_names),
-        actions=np.array(message.positions, dtype=np.float64).reshape(horizon, width),
-        input_stamps_ns={item.name: time_ns(item.stamp) for item in message.inputs},
-        times=chunk_times(message.times),
-        kv_rule=KV_RULES[message.kv_rule],
     )
 
 
@@ -182,23 +139,6 @@ def playback_message(
         joint_names=list(command.names),
         position=_doubles(command.position),
         velocity=_doubles(command.velocity),
-    )
-
-
-def command(message: Playback) -> Command:
-    """Return the command of a tick."""
-    stamp_ns, age_ns = time_ns(message.header.stamp), duration_ns(message.age)
-    return Command(
-        stamp_ns=stamp_ns,
-        play=list(Play)[message.play],
-        reason=list(Reason)[message.reason],
-        names=tuple(message.joint_names),
-        position=np.array(message.position, dtype=np.float64),
-        velocity=np.array(message.velocity, dtype=np.float64),
-        epoch=int(message.epoch),
-        chunk=int(message.chunk),
-        age_ns=None if age_ns < 0 else age_ns,
-        input_age_ns={item.name: stamp_ns - time_ns(item.stamp) for item in message.inputs},
     )
 
 

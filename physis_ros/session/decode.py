@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Recorded messages as the values that cross our boundaries.
+Messages as the values that cross our boundaries, by the names of their fields alone.
 
-The twin of ``ros/conversions.py`` for messages that ``rosbags`` decoded; no ROS is needed here.
+The same for messages that rclpy delivers and for those that a recording gives; no ROS is needed.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from physis_ros.errors import BagError
-from physis_ros.types import ActionChunk, ByteArray, ChunkTimes, Command, Play, Reason
+from physis_ros.errors import ChunkError
+from physis_ros.types import ActionChunk, ChunkTimes, Command, Play, Reason
 
 SECOND_NS = 1_000_000_000
 PLAYS = tuple(Play)
 REASONS = tuple(Reason)
 KV_RULES = ('same_step', 'clean', 'override')
-CHANNELS = {'rgb8': (3, (0, 1, 2)), 'bgr8': (3, (2, 1, 0)), 'mono8': (1, (0, 0, 0))}
 
 
 def time_ns(message: Any) -> int:
@@ -27,7 +26,7 @@ def time_ns(message: Any) -> int:
 
 
 def chunk_times(message: Any) -> ChunkTimes:
-    """Return where a chunk's time went."""
+    """Return where the time went."""
     return ChunkTimes(
         capture_ns=time_ns(message.capture),
         receive_ns=time_ns(message.receive),
@@ -40,25 +39,26 @@ def chunk_times(message: Any) -> ChunkTimes:
 
 def chunk(message: Any) -> ActionChunk:
     """
-    Return an ``ActionChunk`` message as a chunk.
+    Return a chunk message as a chunk.
 
-    :raises ChunkError: when its fields contradict each other.
+    :raises ChunkError: when its fields contradict each other; nothing of it is used.
     """
-    horizon, names = int(message.horizon), tuple(message.joint_names)
-    values = np.array(message.positions, dtype=np.float64)
-    if values.size != horizon * len(names) or message.kv_rule >= len(KV_RULES):
-        raise BagError(
-            f'chunk {message.epoch}/{message.chunk} must hold {horizon} x {len(names)} positions '
-            f'and a known KV rule, got {values.size} and {message.kv_rule}'
+    horizon, width = int(message.horizon), len(message.joint_names)
+    if len(message.positions) != horizon * width:
+        raise ChunkError(
+            f'positions must be horizon x joint_names = {horizon} x {width} values, '
+            f'got {len(message.positions)}'
         )
+    if message.kv_rule >= len(KV_RULES):
+        raise ChunkError(f'kv_rule must be < {len(KV_RULES)}, got {message.kv_rule}')
     return ActionChunk(
         stream=message.stream,
         epoch=int(message.epoch),
         chunk=int(message.chunk),
         start_ns=time_ns(message.start),
         dt_ns=time_ns(message.dt),
-        names=names,
-        actions=values.reshape(horizon, len(names)),
+        names=tuple(message.joint_names),
+        actions=np.array(message.positions, dtype=np.float64).reshape(horizon, width),
         input_stamps_ns={item.name: time_ns(item.stamp) for item in message.inputs},
         times=chunk_times(message.times),
         kv_rule=KV_RULES[message.kv_rule],
@@ -66,7 +66,7 @@ def chunk(message: Any) -> ActionChunk:
 
 
 def command(message: Any) -> Command:
-    """Return the command of a ``Playback`` message."""
+    """Return the command of a tick."""
     stamp_ns, age_ns = time_ns(message.header.stamp), time_ns(message.age)
     return Command(
         stamp_ns=stamp_ns,
@@ -80,19 +80,3 @@ def command(message: Any) -> Command:
         age_ns=None if age_ns < 0 else age_ns,
         input_age_ns={item.name: stamp_ns - time_ns(item.stamp) for item in message.inputs},
     )
-
-
-def image(message: Any) -> ByteArray:
-    """
-    Return an ``Image`` message as RGB, [height, width, 3].
-
-    :raises BagError: for an encoding that scores do not need, naming it.
-    """
-    if message.encoding not in CHANNELS:
-        raise BagError(
-            f'recorded image encoding must be one of {sorted(CHANNELS)}, got {message.encoding!r}'
-        )
-    channels, order = CHANNELS[message.encoding]
-    rows = np.asarray(message.data, dtype=np.uint8).reshape(message.height, message.step)
-    pixels = rows[:, : message.width * channels].reshape(message.height, message.width, channels)
-    return np.ascontiguousarray(pixels[:, :, list(order)])
