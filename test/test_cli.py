@@ -31,7 +31,7 @@ def test_help_needs_neither_torch_nor_ros():
     )
     done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
     assert done.stdout.endswith('loaded []\n')
-    for command in ('report', 'account', 'mend', 'train-reach'):
+    for command in ('report', 'account', 'mend', 'profile', 'plan', 'simulate', 'train-reach'):
         assert command in done.stdout
 
 

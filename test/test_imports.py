@@ -2,7 +2,8 @@
 """
 Who may import whom, read from the sources.
 
-Ground floor <- data-path rooms <- session and training <- (ros | serving | evaluation | cli).
+Ground floor <- data-path rooms <- session and training <- (ros | serving | evaluation | commands |
+cli).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / 'physis_ros'
 GROUND = {'types', 'clock', 'errors'}
 DATA_PATH = {'observation', 'backbones', 'engine', 'output', 'simulation'}
 MIDDLE = {'session', 'training'}
-TOP = {'ros', 'serving', 'evaluation', 'cli'}
+TOP = {'ros', 'serving', 'evaluation', 'commands', 'cli'}
 # Single modules that a data-path room may take from a neighbour.
 EXCEPTIONS = {('engine', 'physis_ros.backbones.base')}
 # What the servo machine runs: it has no torch.

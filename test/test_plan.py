@@ -13,7 +13,8 @@ import pytest
 from physis_ros.backbones.base import ActionSpec, FrameSpec, KvRule, ModelSpec
 from physis_ros.engine.cost import BatchCurve, ModelCost
 from physis_ros.engine.devices import Device, DevicePool
-from physis_ros.engine.plan import Grouping, Targets, choose, groupings, pareto, plans, table
+from physis_ros.engine.groupings import Grouping, groupings, named
+from physis_ros.engine.plan import Targets, choose, pareto, plans, predict, table
 from physis_ros.engine.profile import Profile, Sizes, Timing, check, load, spec_hash
 from physis_ros.engine.virtual import S, VirtualPool
 from physis_ros.errors import ParameterError, PlanError
@@ -66,6 +67,23 @@ def test_costs_take_p99_of_the_full_window() -> None:
     assert profile().cost('p50').curves[2].times_s == pytest.approx((0.002, 0.004, 0.006, 0.008))
 
 
+def test_costs_hold_the_time_of_the_engine() -> None:
+    """Once a row; the clean rule forbids overlap."""
+    found = replace(profile(), task_s=0.0005, crowding=1.1, kv_rule='clean').cost()
+    assert found.curves[0].times_s == pytest.approx((0.0045, 0.009, 0.0135, 0.018))
+    assert (found.overlaps, found.crowding, found.entry_s) == (False, 1.1, 0.004)
+
+
+def test_a_profile_cut_short_is_no_profile(tmp_path: Path) -> None:
+    """Unless it is asked for to go on with it."""
+    path = tmp_path / 'tiny.json'
+    begun = replace(profile(), wanted=30)
+    begun.save(path)
+    assert load(path, partial=True) == begun
+    with pytest.raises(PlanError, match='must be whole, got 20 of 30 timings; go on with'):
+        load(path)
+
+
 def test_foreign_and_old_profiles_are_refused() -> None:
     """Each with what differs."""
     check(profile(), SPEC, 'cpu', {'torch': '2'})
@@ -108,6 +126,39 @@ def test_named_schemes_are_groupings() -> None:
     assert Grouping('step', 2, 1).owner(cost()) == (0,) * 12 + (1,) * 12
     assert Grouping('block', 1, 3).owner(cost()) == (0, 0, 1, 1, 2, 2) * 4
     assert Grouping('stage', 4, 6).owner(cost()) == tuple(range(24))
+    assert Grouping('stage', 0, 0, 5).owner(cost())[:6] == (0, 0, 0, 0, 0, 1)
+
+
+def test_named_schemes_fit_the_devices() -> None:
+    """As many groups as there are devices; without overlap no pass is cut from another."""
+    found = [(g.scheme, g.groups, batch) for g, batch in named(cost(), 8)]
+    assert found == [('serial', 1, 1), ('step', 4, 1), ('block', 6, 4), ('stage', 8, 1)]
+    clean = replace(cost(), overlaps=False)
+    assert [(g.scheme, g.groups, batch) for g, batch in named(clean, 8)] == [
+        ('serial', 1, 1), ('block', 6, 1),
+    ]  # fmt: skip
+    assert {g.steps for g in groupings(clean, 8)} == {1}
+
+
+def test_chunks_that_do_not_overlap_take_turns() -> None:
+    """Two devices, one chunk in the pipe: the period is the response."""
+    clean = replace(cost(), overlaps=False)
+    (plan,) = plans(clean, pool(2), Targets(max_batch=1), [Grouping('block', 1, 2)])
+    assert (plan.period_s, plan.response_s) == pytest.approx((0.096, 0.096))
+
+
+def test_neighbours_slow_each_other_down() -> None:
+    """Only when both compute, and only on one machine."""
+    crowded = replace(cost(), crowding=1.25)
+    alone = predict(crowded, pool(2), Targets(max_batch=1), Grouping('serial', 1, 1), 1)
+    both = predict(crowded, pool(2), Targets(max_batch=1), Grouping('step', 2, 1), 1)
+    assert alone is not None and both is not None
+    assert (alone.period_s, both.period_s) == pytest.approx((0.096, 0.060))
+    devices = tuple(Device(f'd{i}', 1000, node=f'n{i}') for i in range(2))
+    apart = predict(crowded, DevicePool(devices), Targets(max_batch=1),
+                    Grouping('step', 2, 1), 1)  # fmt: skip
+    assert apart is not None
+    assert apart.period_s == pytest.approx(0.048)
 
 
 @pytest.mark.parametrize(('workers', 'period_ms'), [(1, 96), (2, 48), (4, 24), (8, 12)])

@@ -76,6 +76,8 @@ class ModelCost:
     :param entry_s: work once a chunk at its first stage (encoding the observation).
     :param exit_s: work once a chunk at its last stage (decoding).
     :param mailbox_depth: receive slots for each hop between two devices.
+    :param overlaps: whether a chunk may enter before its predecessor is out.
+    :param crowding: time of a batch while other devices of the node compute, over time alone.
     """
 
     name: str
@@ -88,6 +90,8 @@ class ModelCost:
     entry_s: float = 0.0
     exit_s: float = 0.0
     mailbox_depth: int = 2
+    overlaps: bool = True
+    crowding: float = 1.0
 
     def __post_init__(self) -> None:
         """
@@ -101,6 +105,8 @@ class ModelCost:
             raise ParameterError(
                 'curves', f'one for each of {len(self.weight_bytes)} blocks', len(self.curves)
             )
+        if not self.crowding >= 1:
+            raise ParameterError('crowding', '>= 1', self.crowding)
         sizes = (*self.weight_bytes, self.kv_bytes, self.hidden_bytes, self.latent_bytes)
         if min(sizes) < 0:
             raise ParameterError('sizes in bytes', '>= 0', min(sizes))

@@ -2,26 +2,29 @@
 """
 Measuring a profile on the real device, through the same calls that a worker makes.
 
-Resumable: timings already known are not measured again. Needs the model with all its blocks.
+Resumable: timings already known are not measured again, and the profile as far as it has come is
+given out after each round. Needs the model with all its blocks.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from physis_ros.backbones.base import Backbone, ModelSpec
-from physis_ros.engine.compute import Compute, Row
-from physis_ros.engine.kv import KvBatch, KvRing
+from physis_ros.backbones.base import Backbone, KvRule, ModelSpec
+from physis_ros.engine.handover import Handover
+from physis_ros.engine.kv import KvRing
 from physis_ros.engine.profile import Profile, Sizes, Timing, spec_hash
+from physis_ros.engine.sweep import Sweeper, kinds
+from physis_ros.engine.weights import Weights
 from physis_ros.errors import ParameterError
 
-_WARM = 3
+_COPIED = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Effort:
     How much to measure.
 
     :param batches: sizes, the first is 1.
-    :param samples: for each timing.
+    :param samples: sweeps over all blocks for each batch size and KV length.
     """
 
     batches: tuple[int, ...] = (1, 2, 4, 8)
@@ -42,195 +45,160 @@ class Effort:
 
         :raises ParameterError: naming the parameter.
         """
-        if (
-            not self.batches
-            or self.batches[0] != 1
-            or sorted(set(self.batches)) != list(self.batches)
-        ):
+        ascending = sorted(set(self.batches)) == list(self.batches)
+        if not self.batches or self.batches[0] != 1 or not ascending:
             raise ParameterError('batches', 'ascending from 1', self.batches)
         if self.samples < 2:
             raise ParameterError('samples', '>= 2', self.samples)
 
 
 @dataclass(frozen=True)
-class Work:
-    """One timing to be measured."""
+class Round:
+    """
+    What is measured at once.
 
-    kind: str
+    :param batch: rows; 0: the ends, encoding and decoding.
+    """
+
     batch: int
     kv_chunks: int
 
+    def kinds(self, spec: ModelSpec) -> list[str]:
+        """Return the kinds of timings it gives."""
+        return kinds(spec) if self.batch else ['encode', 'decode']
 
-def works(spec: ModelSpec, effort: Effort) -> list[Work]:
-    """List all timings of a profile."""
-    kinds = [kind for kind, block in _block_of(spec).items() if block >= 0]
+
+def rounds(spec: ModelSpec, effort: Effort) -> list[Round]:
+    """List all rounds of a profile."""
     lengths = sorted({1, spec.kv_slots})
-    stages = [
-        Work(kind, batch, length)
-        for kind in kinds
-        for batch in effort.batches
-        for length in lengths
-    ]
-    return [*stages, Work('encode', 1, 1), Work('decode', 1, 1)]
+    sweeps = [Round(batch, length) for batch, length in product(effort.batches, lengths)]
+    return [*sweeps, Round(0, 1)]
 
 
-def measure_profile(
-    backbone: Backbone,
-    weight_bytes: Sequence[int],
+def begin_profile(
+    spec: ModelSpec,
+    weights: Weights,
+    handover: Handover,
     device: str = 'cpu',
     device_name: str = 'cpu',
-    versions: dict[str, str] | None = None,
+    versions: Mapping[str, str] | None = None,
     effort: Effort | None = None,
-    known: Iterable[Timing] = (),
-    progress: Callable[[int, int, Timing], None] = lambda done, total, timing: None,
 ) -> Profile:
     """
-    Measure a model.
+    Return a profile without a timing yet.
 
-    :param weight_bytes: of each block.
+    :param weights: of the model.
+    :param handover: costs around the model.
     :param device: torch device the model lives on.
     :param device_name: what goes into the profile.
-    :param known: timings of an earlier run that was cut short.
-    :param progress: told after each timing how many of how many are there.
+    :param versions: beside torch's own.
     """
-    effort, spec = effort or Effort(), backbone.spec
-    have = {Work(t.kind, t.batch, t.kv_chunks): t for t in known}
-    todo = works(spec, effort)
-    bench = _Bench(backbone, device, effort)
-    with torch.inference_mode():
-        for done, work in enumerate(todo, start=1):
-            if work not in have:
-                have[work] = bench.time(work)
-            progress(done, len(todo), have[work])
-        hop_s, rate = _hop(spec)
+    effort = effort or Effort()
     return Profile(
         model=spec.name,
         spec_hash=spec_hash(spec),
         device=device_name,
-        versions={'torch': torch.__version__, **(versions or {})},
+        versions=present_versions(versions),
         passes=spec.passes,
         blocks=spec.blocks,
-        sizes=_sizes(spec, weight_bytes, device, max(effort.batches)),
-        timings=tuple(have[work] for work in todo),
-        hop_s=hop_s,
-        hop_bytes_per_s=rate,
+        sizes=_sizes(spec, weights, device, max(effort.batches)),
+        timings=(),
+        hop_s=handover.hop_s,
+        hop_bytes_per_s=_copy_rate(),
+        task_s=handover.task_s,
+        crowding=handover.crowding,
+        kv_rule=spec.kv_rule.value,
+        wanted=sum(len(round_.kinds(spec)) for round_ in rounds(spec, effort)),
     )
 
 
-class _Bench:
-    """Rows and rings to run stages on; the numbers in them do not matter, their shapes do."""
-
-    def __init__(self, backbone: Backbone, device: str, effort: Effort) -> None:
-        self._spec, self._device, self._samples = backbone.spec, device, effort.samples
-        self._compute = Compute(backbone, device)
-        most = max(effort.batches)
-        self._batch = KvBatch(self._spec, most, device)
-        self._rings = [KvRing(self._spec, device) for _ in range(most)]
-        self._inputs = {
-            spec.name: torch.zeros((1, *spec.shape), dtype=spec.dtype, device=device)
-            for spec in self._spec.inputs
-        }
-        self._conditioning = backbone.encode(self._inputs)
-        noise = torch.Generator().manual_seed(0)
-        self._latent = torch.randn((1, *self._spec.latent_shape), generator=noise).to(device)
-        self._hidden = torch.randn((1, self._spec.tokens, self._spec.width), generator=noise).to(
-            device, self._spec.dtype
-        )
-
-    def time(self, work: Work) -> Timing:
-        seconds = self._stage(work) if work.kind in ('first', 'inner', 'last') else self._end(work)
-        p50_s, p99_s = (float(q) for q in np.quantile(seconds, (0.5, 0.99)))
-        return Timing(work.kind, work.batch, work.kv_chunks, p50_s, p99_s, len(seconds))
-
-    def _stage(self, work: Work) -> list[float]:
-        block = _block_of(self._spec)[work.kind]
-        rings = self._rings[: work.batch]
-        for ring in rings:
-            ring.clear(0)
-            for chunk in range(work.kv_chunks - 1):
-                ring.begin(0, chunk)
-                ring.finish(chunk)
-        rows = [self._row(block, index) for index in range(work.batch)]
-        chunk = work.kv_chunks - 1
-
-        def once() -> None:
-            for ring in rings:
-                ring.begin(0, chunk)
-            self._compute.run(block, rows, self._batch.over(rings))
-
-        return self._seconds(once)
-
-    def _row(self, block: int, index: int) -> Row:
-        # Rows of one batch stand at different steps, as in a pipeline that runs full.
-        step = index % self._spec.steps
-        if block:
-            return Row(step, self._hidden)
-        if self._spec.steps == 1:
-            return Row(0, None, self._conditioning, self._latent)
-        return Row(max(step, 1), self._latent, self._conditioning, self._latent)
-
-    def _end(self, work: Work) -> list[float]:
-        backbone = self._compute.backbone
-        if work.kind == 'encode':
-            return self._seconds(lambda: backbone.encode(self._inputs))
-        return self._seconds(lambda: backbone.decode(self._latent, self._inputs, True))
-
-    def _seconds(self, once: Callable[[], object]) -> list[float]:
-        for _ in range(_WARM):
-            once()
-        found = []
-        for _ in range(self._samples):
-            self._wait()
-            start = time.perf_counter()
-            once()
-            self._wait()
-            found.append(time.perf_counter() - start)
-        return found
-
-    def _wait(self) -> None:
-        if self._device.startswith('cuda'):
-            torch.cuda.synchronize(self._device)
+def present_versions(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return what runs now and a profile depends on."""
+    return {'torch': torch.__version__, **(more or {})}
 
 
-def _block_of(spec: ModelSpec) -> dict[str, int]:
-    return {
-        'first': 0,
-        'inner': 1 if spec.blocks > 2 else -1,
-        'last': spec.blocks - 1 if spec.blocks > 1 else -1,
-    }
+def measure_profile(
+    backbone: Backbone,
+    begun: Profile,
+    device: str = 'cpu',
+    effort: Effort | None = None,
+    progress: Callable[[Profile], None] = lambda profile: None,
+) -> Profile:
+    """
+    Measure what a profile still lacks.
+
+    :param begun: by :func:`begin_profile`, or one that was cut short.
+    :param progress: given the profile as far as it has come, after each round.
+    """
+    effort, spec = effort or Effort(), backbone.spec
+    have = {(t.kind, t.batch, t.kv_chunks): t for t in begun.timings}
+    sweeper = Sweeper(backbone, device, max(effort.batches))
+    profile = begun
+    with torch.inference_mode():
+        for round_ in rounds(spec, effort):
+            wanted = [(kind, *_key(round_)) for kind in round_.kinds(spec)]
+            if any(key not in have for key in wanted):
+                seconds = _measure(sweeper, round_, effort.samples)
+                have |= {(kind, *_key(round_)): _timing(kind, round_, seconds[kind])
+                         for kind in seconds}  # fmt: skip
+            profile = replace(profile, timings=tuple(have.values()))
+            progress(profile)
+    return _with_workspace(profile, device)
 
 
-def _sizes(spec: ModelSpec, weights: Sequence[int], device: str, rows: int) -> Sizes:
-    if len(weights) != spec.blocks:
-        raise ParameterError('weight_bytes', f'for {spec.blocks} blocks', len(weights))
+def _key(round_: Round) -> tuple[int, int]:
+    return (max(1, round_.batch), round_.kv_chunks)
+
+
+def _measure(sweeper: Sweeper, round_: Round, samples: int) -> dict[str, list[float]]:
+    if not round_.batch:
+        return sweeper.ends(samples)
+    return sweeper.sweep(round_.batch, round_.kv_chunks, samples)
+
+
+def _timing(kind: str, round_: Round, seconds: list[float]) -> Timing:
+    p50_s, p99_s = (float(q) for q in np.quantile(seconds, (0.5, 0.99)))
+    return Timing(kind, *_key(round_), p50_s, p99_s, len(seconds))
+
+
+def _sizes(spec: ModelSpec, weights: Weights, device: str, rows: int) -> Sizes:
+    if len(weights.blocks) != spec.blocks:
+        raise ParameterError('weights', f'for {spec.blocks} blocks', len(weights.blocks))
     size = torch.empty((), dtype=spec.dtype).element_size()
     hidden = spec.tokens * spec.width * size
-    kv = KvRing(spec, device).bytes
-    # Gathered windows of one full batch, plus queries, scores and the widened MLP.
-    activations = rows * (kv + 8 * hidden)
-    peak = torch.cuda.max_memory_allocated(device) if device.startswith('cuda') else 0
+    ring = KvRing(spec, device).bytes
+    # Under the clean rule all passes of a block share one ring.
+    kv = ring if spec.kv_rule is KvRule.SAME_STEP else ring // spec.passes
+    # Rotated keys of a window, the values beside them; queries, keys, values and a widened MLP.
+    activations = rows * (ring + 8 * hidden)
     return Sizes(
-        weights=tuple(int(w) for w in weights),
+        weights=weights.blocks,
         kv=kv,
         hidden=hidden,
         latent=int(np.prod(spec.latent_shape)) * 4,
         activations=activations,
-        workspace=max(0, peak - sum(weights)) or activations,
+        # Where rows of several streams are gathered: KvBatch.
+        workspace=rows * ring,
+        shared=weights.shared,
     )
 
 
-def _hop(spec: ModelSpec) -> tuple[float, float]:
-    """Time a copy of a small and of a large message; the rest of a hop is the mailbox's."""
-    small, large = _copy_s(64), _copy_s(1 << 22)
-    return small, (1 << 22) / max(large - small, 1e-9)
+def _with_workspace(profile: Profile, device: str) -> Profile:
+    """Take the device's own word for the most memory used, where it keeps count."""
+    if not device.startswith('cuda'):
+        return profile
+    sizes = profile.sizes
+    peak = torch.cuda.max_memory_allocated(device) - sum(sizes.weights) - sizes.shared
+    return replace(profile, sizes=replace(sizes, workspace=max(sizes.workspace, peak)))
 
 
-def _copy_s(size: int) -> float:
-    source = torch.zeros(size, dtype=torch.uint8)
-    target: Tensor = torch.empty_like(source)
+def _copy_rate() -> float:
+    """Return bytes per second of a plain copy, which is what a hop does with its payload."""
+    source = torch.zeros(_COPIED, dtype=torch.uint8)
+    target = torch.zeros_like(source)
     seconds = []
-    for _ in range(50):
+    for _ in range(9):
         start = time.perf_counter()
         target.copy_(source)
         seconds.append(time.perf_counter() - start)
-    return float(np.median(seconds))
+    return _COPIED / float(np.median(seconds))

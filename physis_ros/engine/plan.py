@@ -2,13 +2,13 @@
 """
 From a cost, devices and targets to plans with predicted figures, and the choice among them (E8).
 
-Groupings are cut both ways: ``steps`` x ``blocks`` groups, which covers the named schemes. Each is
-placed, run in virtual time alone or with its like, and judged: period, response, age, bytes,
-device time, cost. Pure.
+Each grouping is placed, run in virtual time alone or with its like, and judged: period, response,
+age, bytes, device time, cost. Pure.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -16,6 +16,7 @@ from functools import reduce
 from physis_ros.engine.cost import ModelCost
 from physis_ros.engine.demand import Demand, demand
 from physis_ros.engine.devices import DevicePool
+from physis_ros.engine.groupings import Grouping, groupings, in_flight
 from physis_ros.engine.ledger import Ledger
 from physis_ros.engine.placement import Placement, Search, homes, keep
 from physis_ros.engine.virtual import Output, S, VirtualPool, VirtualStream
@@ -58,32 +59,6 @@ class Targets:
 
 
 @dataclass(frozen=True)
-class Grouping:
-    """
-    How stages are cut: ``steps`` x ``blocks`` groups.
-
-    :param scheme: the published name, or ``mixed``.
-    """
-
-    scheme: str
-    steps: int
-    blocks: int
-
-    @property
-    def groups(self) -> int:
-        """Groups of a stream."""
-        return self.steps * self.blocks
-
-    def owner(self, model: ModelCost) -> tuple[int, ...]:
-        """Return the group of each stage, in chain order."""
-        return tuple(
-            (step * self.steps // model.passes) * self.blocks + block * self.blocks // model.blocks
-            for step in range(model.passes)
-            for block in range(model.blocks)
-        )
-
-
-@dataclass(frozen=True)
 class Plan:
     """
     A grouping, its place and what it is predicted to do.
@@ -118,20 +93,15 @@ class Plan:
         """For each stream the device of each stage, in chain order."""
         return tuple(tuple(p.hosts[rank] for rank in p.demand.owner) for p in self.placements)
 
+    @property
+    def in_flight(self) -> int:
+        """Most chunks of a stream in the pipe."""
+        return in_flight(self.placements[0].demand.model, self.hosts[0], self.max_batch)
+
     def meets(self, targets: Targets) -> bool:
         """Tell whether SLO and age are kept."""
         slo_ok = not targets.slo_s or self.period_s <= targets.slo_s * (1 + 1e-9)
         return slo_ok and (not targets.max_age_s or self.worst_age_s <= targets.max_age_s)
-
-
-def groupings(model: ModelCost, devices: int) -> list[Grouping]:
-    """List the ways to cut a model into at most ``devices`` groups."""
-    found = []
-    for steps in range(1, model.passes + 1):
-        for blocks in range(1, model.blocks + 1):
-            if steps * blocks <= devices:
-                found.append(Grouping(_scheme(model, steps, blocks), steps, blocks))
-    return found
 
 
 def plans(
@@ -145,15 +115,20 @@ def plans(
     """
     options = list(among) or groupings(model, len(pool))
     batches = sorted({1, targets.max_batch})
-    found = [
-        plan
-        for grouping in options
-        for max_batch in batches
-        if (plan := predict(model, pool, targets, grouping, max_batch)) is not None
-    ]
+    need = model.stream_bytes * targets.streams + sum(model.weight_bytes)
+    have = sum(device.memory_bytes for device in pool.devices)
+    # What fits in no way at all is not even tried.
+    found = (
+        []
+        if need > have
+        else [
+            plan
+            for grouping in options
+            for max_batch in batches
+            if (plan := predict(model, pool, targets, grouping, max_batch)) is not None
+        ]
+    )
     if not found:
-        need = model.stream_bytes * targets.streams + sum(model.weight_bytes)
-        have = sum(device.memory_bytes for device in pool.devices)
         raise PlanError(
             f'{targets.streams} streams of {model.name} need at least {need / 1e9:.3f} GB in '
             f'pieces that fit {len(pool)} devices with {have / 1e9:.3f} GB; take more devices'
@@ -245,7 +220,7 @@ def table(options: Sequence[Plan], chosen: Plan | None = None) -> str:
             (
                 '*' if plan is chosen else '',
                 plan.grouping.scheme,
-                f'{plan.grouping.steps}x{plan.grouping.blocks}',
+                plan.grouping.shape,
                 str(plan.max_batch),
                 f'{plan.period_s * 1e3:.2f}',
                 f'{plan.response_s * 1e3:.2f}',
@@ -262,16 +237,6 @@ def table(options: Sequence[Plan], chosen: Plan | None = None) -> str:
         '  '.join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     )
-
-
-def _scheme(model: ModelCost, steps: int, blocks: int) -> str:
-    if (steps, blocks) == (1, 1):
-        return 'serial'
-    if blocks == 1:
-        return 'step'
-    if steps == 1:
-        return 'block'
-    return 'stage' if (steps, blocks) == (model.passes, model.blocks) else 'mixed'
 
 
 def _place(
@@ -301,12 +266,18 @@ def _run(
     pace_s: float,
 ) -> tuple[list[VirtualStream], float]:
     virtual = VirtualPool(pool, max_batch, round(targets.sensor_s * S))
-    depth = len(set(hosts[0])) if max_batch == 1 else max(len(set(hosts[0])), model.passes)
+    used = {host for stages in hosts for host in stages}
+    if model.crowding > 1:
+        nodes = Counter(pool.devices[host].node for host in used)
+        for host in used:
+            if nodes[pool.devices[host].node] > 1:
+                virtual.slow_down(host, model.crowding)
     serial_s = model.serial_s / min(device.speed for device in pool.devices)
     longest_s = serial_s * targets.streams + pool.hop_s * model.stages
     streams = [
         virtual.open(
-            f's{i}', model, stages, pace_s or longest_s * 1e-6, depth, longest_s,
+            f's{i}', model, stages, pace_s or longest_s * 1e-6,
+            in_flight(model, stages, max_batch), longest_s,
             phase_s=pace_s * i / len(hosts),
         )
         for i, stages in enumerate(hosts)

@@ -51,10 +51,11 @@ class Sizes:
     """
     Bytes.
 
-    :param weights: for each block, stem and decoder counted with the first and last.
+    :param weights: for each block.
     :param kv: of one (stream, pass, block).
     :param activations: the most that one batch of the largest size needs beside its inputs.
     :param workspace: what a worker needs once, whatever it runs.
+    :param shared: weights that every worker holds, whatever its blocks.
     """
 
     weights: tuple[int, ...]
@@ -63,6 +64,12 @@ class Sizes:
     latent: int
     activations: int
     workspace: int
+    shared: int = 0
+
+    @property
+    def reserve(self) -> int:
+        """What a device needs before it carries anything."""
+        return self.shared + self.activations + self.workspace
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,10 @@ class Profile:
     :param spec_hash: of the model's sizes, see :func:`spec_hash`.
     :param hop_s: handing one message over, beyond its bytes.
     :param hop_bytes_per_s: of a hop's bytes.
+    :param task_s: the engine's own time for each task, part of all times that :meth:`curve` gives.
+    :param crowding: time of a stage beside a busy neighbour on the same machine over time alone.
+    :param kv_rule: what a chunk reads of its predecessors; ``clean`` lets no two chunks overlap.
+    :param wanted: timings that make it whole.
     """
 
     model: str
@@ -87,6 +98,15 @@ class Profile:
     timings: tuple[Timing, ...]
     hop_s: float
     hop_bytes_per_s: float
+    task_s: float = 0.0
+    crowding: float = 1.0
+    kv_rule: str = 'same_step'
+    wanted: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether nothing is left to be measured."""
+        return len(self.timings) >= self.wanted
 
     def curve(self, kind: str, quantile: str = 'p99') -> BatchCurve:
         """
@@ -96,7 +116,8 @@ class Profile:
 
         :raises PlanError: when the kind was not measured.
         """
-        return BatchCurve(_filled(self._points(kind, quantile)))
+        times_s = _filled(self._points(kind, quantile))
+        return BatchCurve(tuple(t + self.task_s * n for n, t in enumerate(times_s, start=1)))
 
     def cost(self, quantile: str = 'p99') -> ModelCost:
         """Return what plans and admission need; p99 unless told otherwise."""
@@ -112,6 +133,8 @@ class Profile:
             curves=tuple(self.curve(kind, quantile) for kind in kinds),
             entry_s=self._points('encode', quantile).get(1, 0.0),
             exit_s=self._points('decode', quantile).get(1, 0.0),
+            overlaps=self.kv_rule == 'same_step',
+            crowding=self.crowding,
         )
 
     def _points(self, kind: str, quantile: str) -> dict[int, float]:
@@ -129,7 +152,10 @@ class Profile:
         timings = content.pop('timings')
         head = json.dumps(content, indent=1)[:-2]
         lines = ',\n  '.join(json.dumps(timing) for timing in timings)
-        path.write_text(f'{head},\n "timings": [\n  {lines}\n ]\n}}\n')
+        # Never half a file, whenever it is cut short.
+        draft = path.with_name(f'{path.name}.new')
+        draft.write_text(f'{head},\n "timings": [\n  {lines}\n ]\n}}\n')
+        draft.replace(path)
 
 
 def spec_hash(spec: ModelSpec) -> str:
@@ -137,10 +163,11 @@ def spec_hash(spec: ModelSpec) -> str:
     return hashlib.sha256(repr(spec).encode()).hexdigest()[:16]
 
 
-def load(path: Path) -> Profile:
+def load(path: Path, partial: bool = False) -> Profile:
     """
     Read a profile.
 
+    :param partial: one that was cut short will do.
     :raises PlanError: saying what is wrong with the file.
     """
     try:
@@ -151,9 +178,15 @@ def load(path: Path) -> Profile:
     if found != FORMAT:
         raise PlanError(f'profile {path} must have format {FORMAT}, got {found}; measure it again')
     try:
-        return _parse(content)
+        profile = _parse(content)
     except (KeyError, TypeError, ParameterError) as error:
         raise PlanError(f'profile {path} is damaged: {error!r}; measure it again') from error
+    if not partial and not profile.complete:
+        raise PlanError(
+            f'profile {path} must be whole, got {len(profile.timings)} of {profile.wanted} '
+            'timings; go on with physis profile'
+        )
+    return profile
 
 
 def check(

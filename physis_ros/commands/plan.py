@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+``physis plan``: how to cut and place a model on devices, with figures, before anything starts.
+
+Feasibility is judged on each stage's p99, so the figures of the table have that margin in them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from physis_ros.errors import ParameterError, PlanError
+
+if TYPE_CHECKING:
+    from physis_ros.commands.specs import DeviceSpec
+    from physis_ros.engine.plan import Plan, Targets
+    from physis_ros.engine.profile import Profile
+
+SAMPLES = 30
+OBJECTIVES = ('youngest', 'fleet')
+
+
+def add_plan_parser(subparsers: Any) -> None:
+    """
+    Register the command.
+
+    :param subparsers: what ``ArgumentParser.add_subparsers`` returned; ``run`` is set as default.
+    """
+    parser = subparsers.add_parser(
+        'plan',
+        help='cut a model into groups and place them on devices',
+        description='Cut a model into groups of stages, place them on devices, predict and pick. '
+        'Devices: NAME[*COUNT][,memory=GB][,speed=S][,link=GB/s][,uplink=GB/s][,node=NAME]. '
+        'cpu and cuda:N are of this machine; any other needs its memory, and its speed relative '
+        'to the profiled device.',
+    )
+    add = parser.add_argument
+    add('--model', required=True, help="as 'reach'")
+    add(
+        '--devices',
+        required=True,
+        nargs='+',
+        metavar='SPEC',
+        help='as cpu*2, or h100*8,memory=77,speed=9',
+    )
+    add('--profile', type=Path, metavar='FILE', help='by physis profile; default: measured now')
+    add('--slo-ms', type=float, help='longest interval between chunks of a stream')
+    add('--max-age-ms', type=float, help='greatest age of an action at its effect')
+    add('--sensor-ms', type=float, default=0.0, help='interval of observations (default: none)')
+    add('--streams', type=int, default=1, help='how many run at once (default: 1)')
+    add('--max-batch', type=int, default=8, help='most rows of one batch (default: 8)')
+    add('--objective', choices=OBJECTIVES, default='youngest',
+        help='youngest action for one robot, or most streams for a fleet')  # fmt: skip
+    add('--draw', type=Path, metavar='FILE.png', help='draw all plans')
+    add('--json', action='store_true', help='print one JSON object instead')
+    parser.set_defaults(run=plan)
+
+
+def plan(args: argparse.Namespace) -> int:
+    """Check everything given, then predict, print, draw and pick."""
+    from physis_ros.commands import local
+    from physis_ros.commands.specs import device_pool
+    from physis_ros.engine import plan as planning
+    from physis_ros.engine.groupings import named
+
+    targets, specs = _targets(args), _specs(args.devices)
+    found = _profile(args, specs)
+    pool = device_pool(
+        specs, local.memory_bytes, found.sizes.reserve, found.hop_s, found.hop_bytes_per_s
+    )
+    model = found.cost('p99')
+    options = planning.plans(model, pool, targets)
+    schemes = [
+        planned
+        for grouping, batch in named(model, len(pool))
+        if (planned := planning.predict(model, pool, targets, grouping, batch)) is not None
+    ]
+    everything = [*options, *schemes]
+    best = planning.pareto(everything)
+    if args.draw is not None:
+        from physis_ros.evaluation.plan_drawing import draw
+
+        draw(args.draw, everything, best, schemes, f'{found.model} on {len(pool)} devices')
+    chosen = planning.choose(everything, targets, args.objective)
+    typical = planning.predict(
+        found.cost('p50'), pool, targets, chosen.grouping, chosen.max_batch
+    ) or chosen  # fmt: skip
+    if args.json:
+        print(json.dumps(_as_dict(best, schemes, chosen, typical)))
+        return 0
+    print(f'{found.model}, profiled on {found.device}; all figures from the p99 of each stage\n')
+    print(planning.table(best, chosen) + '\n\nnamed plans')
+    print(planning.table(schemes, chosen) + '\n')
+    print(_told(chosen, typical, [device.name for device in pool.devices], args.objective))
+    return 0
+
+
+def _targets(args: argparse.Namespace) -> Targets:
+    """Return the targets; what is given must be above zero."""
+    from physis_ros.engine.plan import Targets
+
+    for name in ('slo_ms', 'max_age_ms'):
+        value = getattr(args, name)
+        if value is not None and not 0 < value < float('inf'):
+            raise ParameterError(f'--{name.replace("_", "-")}', '> 0', value)
+    if args.draw is not None and not args.draw.absolute().parent.is_dir():
+        raise ParameterError('--draw', 'in a folder that exists', str(args.draw))
+    return Targets(
+        streams=args.streams,
+        slo_s=(args.slo_ms or 0.0) / 1e3,
+        max_age_s=(args.max_age_ms or 0.0) / 1e3,
+        sensor_s=args.sensor_ms / 1e3,
+        max_batch=args.max_batch,
+    )
+
+
+def _specs(texts: Sequence[str]) -> list[DeviceSpec]:
+    """Return the devices; those of this machine must be there."""
+    from dataclasses import replace
+
+    from physis_ros.commands import local
+    from physis_ros.commands.specs import parse_spec
+
+    found = []
+    for spec in map(parse_spec, texts):
+        if spec.foreign:
+            found.append(spec)
+            continue
+        try:
+            found.append(replace(spec, name=local.known_device(spec.name)))
+        except ParameterError as error:
+            raise ParameterError(
+                'device', f'{error.rule}, or given with memory=GB and speed=', spec.name
+            ) from error
+    return found
+
+
+def _profile(args: argparse.Namespace, specs: Sequence[DeviceSpec]) -> Profile:
+    """Return the profile given, checked, or one that is measured now, briefly."""
+    from physis_ros.backbones.registry import read_spec
+    from physis_ros.commands import local
+    from physis_ros.commands.profile import BATCHES, measured
+    from physis_ros.engine.measure import Effort
+    from physis_ros.engine.profile import check, load
+
+    spec = read_spec(args.model)
+    own = [s.name for s in specs if s.speed is None]
+    if args.profile is None:
+        return measured(args.model, own[0] if own else 'cpu', Effort(BATCHES, SAMPLES), None, None)
+    found = load(args.profile)
+    try:
+        check(found, spec, versions=local.versions() if own else None)
+        for device in own:
+            check(found, spec, local.device_name(device))
+    except PlanError as error:
+        raise PlanError(f'{args.profile}: {error}') from error
+    return found
+
+
+def _told(chosen: Plan, typical: Plan, names: Sequence[str], objective: str) -> str:
+    """Return the choice in words."""
+    lines = [
+        f'picked for {objective}: {chosen.grouping.scheme} ({chosen.grouping.shape}) on '
+        f'{len(chosen.devices)} of {len(names)} devices, batches of up to {chosen.max_batch}, '
+        f'{chosen.in_flight} chunks in flight',
+        f'  usually (p50) period {typical.period_s * 1e3:.2f} ms, response '
+        f'{typical.response_s * 1e3:.2f} ms, worst age {typical.worst_age_s * 1e3:.2f} ms',
+    ]
+    hosts = chosen.hosts[0]
+    for device in chosen.devices:
+        count = sum(host == device for host in hosts)
+        lines.append(
+            f'  {names[device]}: {count} stages of each stream, '
+            f'{chosen.bytes[device] / 1e6:.2f} MB'
+        )
+    return '\n'.join(lines)
+
+
+def _as_dict(
+    best: Sequence[Plan], schemes: Sequence[Plan], chosen: Plan, typical: Plan
+) -> dict[str, Any]:
+    return {
+        'pareto': [_figures(one) for one in best],
+        'named': {one.grouping.scheme: _figures(one) for one in schemes},
+        'picked': {**_figures(chosen), 'hosts': [list(hosts) for hosts in chosen.hosts]},
+        'picked_p50': _figures(typical),
+    }
+
+
+def _figures(one: Plan) -> dict[str, Any]:
+    cost_s = one.on_time_cost_s
+    return {
+        'scheme': one.grouping.scheme, 'groups': one.grouping.shape, 'max_batch': one.max_batch,
+        'in_flight': one.in_flight, 'devices': list(one.devices), 'period_s': one.period_s,
+        'response_s': one.response_s, 'worst_age_s': one.worst_age_s, 'bytes': list(one.bytes),
+        'device_s': one.device_s, 'on_time_cost_s': cost_s if cost_s < float('inf') else None,
+    }  # fmt: skip

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``physis profile`` and ``physis plan`` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from physis_ros import cli
+from physis_ros.commands import local
+from physis_ros.commands.specs import DeviceSpec, device_pool, parse_spec
+from physis_ros.errors import ParameterError
+
+MODEL = 'synthetic:blocks=3,steps=2,tokens=4,width=8,heads=2,window=1'
+QUICK = ['--batch', '1', '2', '--samples', '2']
+GB = 1_000_000_000
+
+
+@pytest.fixture(scope='module')
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Measure a profile once."""
+    path = tmp_path_factory.mktemp('profile') / 'tiny.json'
+    assert cli.main(['profile', MODEL, '--out', str(path), *QUICK]) == 0
+    return path
+
+
+def changed(profile: Path, path: Path, **fields: object) -> Path:
+    """Write a profile with other contents."""
+    path.write_text(json.dumps({**json.loads(profile.read_text()), **fields}))
+    return path
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the one line that a refused command says."""
+    assert cli.main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ''
+    assert said.err.startswith('physis: ')
+    assert said.err.count('\n') == 1
+    return said.err.removeprefix('physis: ').strip()
+
+
+def planned(profile: Path, *more: str) -> list[str]:
+    """Return the arguments of a plan on this machine."""
+    return ['plan', '--model', MODEL, '--devices', 'cpu*2', '--profile', str(profile), *more]
+
+
+def test_a_profile_is_a_readable_file(profile: Path) -> None:
+    content = json.loads(profile.read_text())
+    assert content['device'] == local.device_name('cpu')
+    assert content['versions'] == local.versions()
+    assert len(content['timings']) == content['wanted'] == 14
+    assert content['task_s'] > 0
+    assert content['hop_s'] > 0
+    assert len(content['sizes']['weights']) == 3
+
+
+def test_a_profile_cut_short_is_continued(
+    profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = json.loads(profile.read_text())['timings'][:6]
+    path = changed(profile, tmp_path / 'cut.json', timings=known)
+    assert 'got 6 of 14 timings' in refused(planned(path), capsys)
+    arguments = ['profile', MODEL, '--out', str(path), *QUICK]
+    assert cli.main(arguments) == 0
+    timings = json.loads(path.read_text())['timings']
+    assert (timings[:6], len(timings)) == (known, 14)
+    assert '14/14' in capsys.readouterr().err
+    before = path.read_bytes()
+    assert cli.main(arguments) == 0
+    assert capsys.readouterr().out == f'{path}: is whole, nothing to measure\n'
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ('fields', 'reason'),
+    [
+        ({'model': 'other'}, "must be of model 'synthetic', got 'other'"),
+        ({'device': 'abacus'}, "got 'abacus'"),
+        ({'versions': {'torch': '1.0'}}, 'got 1.0; measure it again'),
+        ({'spec_hash': '0'}, 'must be of the present sizes of synthetic'),
+    ],
+)
+def test_foreign_and_old_profiles_are_refused(
+    profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    fields: dict[str, object], reason: str,
+) -> None:  # fmt: skip
+    path = changed(profile, tmp_path / 'other.json', **fields)
+    assert reason in refused(['profile', MODEL, '--out', str(path)], capsys)
+    assert reason in refused(planned(path), capsys)
+
+
+def test_a_plan_stands_beside_the_named_ones(
+    profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / 'plans.png'
+    assert cli.main(planned(profile, '--draw', str(picture), '--streams', '2')) == 0
+    said = capsys.readouterr().out
+    named = said.partition('named plans')[2]
+    assert all(scheme in named for scheme in ('serial', 'step', 'block', 'stage'))
+    assert 'picked for youngest' in said
+    assert picture.read_bytes().startswith(b'\x89PNG')
+
+
+def test_a_plan_as_data(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(planned(profile, '--json', '--objective', 'fleet', '--slo-ms', '1e6')) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found['named']) == {'serial', 'step', 'block', 'stage'}
+    assert found['picked']['devices'] == [0]
+    assert found['picked']['hosts'] == [[0] * 6]
+
+
+@pytest.mark.parametrize(
+    ('more', 'reason'),
+    [
+        (['--slo-ms', '0'], '--slo-ms must be > 0, got 0.0'),
+        (['--max-age-ms', '-1'], '--max-age-ms must be > 0, got -1.0'),
+        (['--streams', '0'], 'streams must be >= 1, got 0'),
+        (['--slo-ms', '1e-6'], 'no plan meets an SLO of 0.0 ms'),
+        (['--draw', 'plan.svg'], "--draw must be a .png file, got 'plan.svg'"),
+        (['--draw', 'nowhere/plan.png'], '--draw must be in a folder that exists'),
+        (['--devices', 'gpu9'], 'or given with memory=GB and speed='),
+        (['--devices', 'x,memory=1e-7,speed=1'], 'memory of x must be above the'),
+        (['--devices', 'x,memory=1,speed=1', '--streams', '900000'], 'take more devices'),
+    ],
+)
+def test_bad_input_is_one_line(
+    profile: Path, capsys: pytest.CaptureFixture[str], more: list[str], reason: str
+) -> None:
+    assert reason in refused(planned(profile, *more), capsys)
+
+
+def test_bad_input_is_refused_before_anything_is_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan = ['plan', '--model', MODEL, '--devices', 'cpu']
+    assert '--slo-ms must be > 0' in refused([*plan, '--slo-ms', '0'], capsys)
+    assert 'backbone must be' in refused(['plan', '--model', 'x', '--devices', 'cpu'], capsys)
+    unknown = ['profile', MODEL, '--device', 'tpu', '--out', 'x.json']
+    assert "device must be one of ['cpu'" in refused(unknown, capsys)
+
+
+def test_devices_are_written_short() -> None:
+    assert parse_spec('cpu') == DeviceSpec('cpu')
+    assert parse_spec('h100*8,memory=77,speed=9.5,link=450,uplink=50,node=b') == DeviceSpec(
+        'h100', 8, 77 * GB, 9.5, 450 * GB, 50 * GB, 'b'
+    )
+    found = device_pool([DeviceSpec('cpu', 2), DeviceSpec('a', 1, 50, 2.0)],
+                        lambda name: 100, 10, 1e-5, 3e9)  # fmt: skip
+    assert [(d.name, d.memory_bytes, d.speed) for d in found.devices] == [
+        ('cpu#0', 40, 1.0), ('cpu#1', 40, 1.0), ('a', 40, 2.0),
+    ]  # fmt: skip
+    for text, reason in (
+        ('', 'of the form'), ('cpu*0', 'at least one'), ('cpu,size=3', "got 'size'"),
+        ('cpu,memory=big', "memory must be a number > 0, got 'big'"),
+    ):  # fmt: skip
+        with pytest.raises(ParameterError, match=reason):
+            parse_spec(text)
