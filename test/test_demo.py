@@ -10,15 +10,24 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from physis_ros.errors import ParameterError
+from physis_ros.evaluation import topics
+from physis_ros.evaluation.bag import Bag
+from physis_ros.evaluation.recording import read
+from physis_ros.types import Play, Reason
 
 pytest.importorskip('rclpy')
+pytest.importorskip('physis_ros.msg')
+from physis_ros.msg import StreamStatus
 from physis_ros.ros import demo, demo_options, demo_preflight
 from physis_ros.ros.demo_processes import ChildDied, Children, meaning
+from physis_ros.ros.demo_run import DemoRun
+from physis_ros.ros.signals import Stop
 
 ROOT = Path(__file__).resolve().parents[1]
 START_S = 240.0
@@ -298,3 +307,100 @@ def wait_for_nodes(process: subprocess.Popen[str], count: int = 4) -> bool:
             return False
         time.sleep(0.05)
     return True
+
+
+class Notes:
+    """A view that only keeps what happened."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.mark.ros
+def test_an_engine_that_was_loaded_again_is_told_at_the_end(tmp_path: Path):
+    asked = options(tmp_path, '--model', 'synthetic:', '--workers', '1')
+    view = Notes()
+    run = DemoRun(asked, demo_preflight.check(asked), view, Stop())  # type: ignore[arg-type]
+    died = 'worker 0 ended with exit code -9'
+    for state, reason in (
+        (StreamStatus.STATE_RUNNING, ''),
+        (StreamStatus.STATE_LOADING, died),
+        (StreamStatus.STATE_LOADING, died),
+        (StreamStatus.STATE_RUNNING, ''),
+    ):
+        run._heard.stream = StreamStatus(state=state, reason=reason)
+        run._watch_engine()
+    assert view.notes == [f'engine loading: {died}', 'engine running again']
+    assert run.finish() == [f'the engine failed during the run, and was loaded again: {died}']
+
+
+@pytest.mark.ros
+@pytest.mark.slow
+def test_a_killed_worker_is_told_and_the_arm_comes_to_rest(tmp_path: Path):
+    process = start_demo(tmp_path, '--seconds', '60')
+    assert process.stdout
+    # A line each five seconds; an age is of commands that were played from chunks.
+    while 'age p50' not in (line := process.stdout.readline()):
+        assert line, log(tmp_path, 'wam')
+    below = descendants(process.pid)
+    (worker,) = [pid for pid in below if title(pid).startswith('physis: worker 0')]
+    shared = {name for pid in below for name in segments(pid)}
+    assert shared
+    killed_ns = time.time_ns()
+    os.kill(worker, signal.SIGKILL)
+    told = 'worker 0 ended with exit code -9; loading it again'
+    assert until(lambda: told in log(tmp_path, 'wam'), 30), log(tmp_path, 'wam')
+    # Loaded again, or at least long enough without it for the whole ladder.
+    until(lambda: log(tmp_path, 'wam').count('the engine is ready') == 2, 20)
+    below += descendants(process.pid)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert 'engine loading: worker 0 ended with exit code -9' in out
+    assert gone(below)
+    assert [name for name in shared if (Path('/dev/shm') / name).exists()] == []
+    with Bag(tmp_path / 'run') as bag:
+        after = [t for t in read(bag, topics.find(bag)).ticks if t.log_ns > killed_ns]
+    plays = [tick.command.play for tick in after]
+    assert Play.RAMP in plays
+    rest = plays.index(Play.SILENT, plays.index(Play.RAMP))
+    assert after[rest].command.reason in (Reason.CHUNK_LATE, Reason.NO_CHUNK)
+    last = next(tick for tick in reversed(after[:rest]) if tick.command.play is Play.RAMP)
+    assert abs(last.command.velocity).max() < 0.1
+
+
+def until(condition: Callable[[], object], timeout_s: float) -> bool:
+    """Wait until a condition holds; return whether it does."""
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def log(out: Path, name: str) -> str:
+    """Return what a node of a run has said so far."""
+    path = out / 'log' / f'{name}.log'
+    return path.read_text(errors='replace') if path.exists() else ''
+
+
+def title(pid: int) -> str:
+    """Return what ps shows of a process."""
+    try:
+        return Path(f'/proc/{pid}/cmdline').read_text().replace('\0', ' ')
+    except OSError:
+        return ''
+
+
+def segments(pid: int) -> set[str]:
+    """Return the data segments of DDS that a process has made: those of a participant's own."""
+    try:
+        lines = Path(f'/proc/{pid}/maps').read_text().splitlines()
+    except OSError:
+        return set()
+    names = (Path(line.split()[-1]) for line in lines if '/dev/shm/fastrtps_' in line)
+    return {name.name for name in names if not name.name.startswith('fastrtps_port')}

@@ -81,6 +81,7 @@ class DemoRun:
         self._monitor: Monitor | None = None
         self._shown: tuple[int, str] = (-1, '')
         self._failed_s: float | None = None
+        self._failures: list[str] = []
 
     def follow(self) -> bool:
         """
@@ -124,7 +125,8 @@ class DemoRun:
             children.ask('recorder')
         children.wait(ALL, HURRIED_S if hurried else RECORDER_S)
         killed = children.kill()
-        troubles = [f'{name} did not stop by itself' for name in killed]
+        troubles = list(self._failures)
+        troubles += [f'{name} did not stop by itself' for name in killed]
         troubles += [
             f'{name} ended with {meaning(code)}'
             for name, code in children.failures().items()
@@ -200,6 +202,10 @@ class DemoRun:
         shown = (stream.state, stream.reason)
         if shown != self._shown and stream.reason:
             self._view.note(f'engine {STATES.get(stream.state, "unknown")}: {stream.reason}')
+        if stream.state == StreamStatus.STATE_LOADING and stream.reason:
+            self._keep(f'the engine failed during the run, and was loaded again: {stream.reason}')
+        elif stream.state == StreamStatus.STATE_RUNNING and self._shown[1]:
+            self._view.note('engine running again')
         self._shown = shown
         if stream.state != StreamStatus.STATE_FAILED:
             self._failed_s = None
@@ -207,6 +213,11 @@ class DemoRun:
         self._failed_s = self._failed_s or time.monotonic()
         if time.monotonic() - self._failed_s > FAILED_S:
             raise EngineError(f'the engine gave up: {stream.reason}')
+
+    def _keep(self, trouble: str) -> None:
+        """Keep for the end what happened: the figures are not those of an undisturbed run."""
+        if trouble not in self._failures:
+            self._failures.append(trouble)
 
     def _why(self) -> str:
         """Say what is known of a run that stands still."""
