@@ -18,6 +18,7 @@ from physis_ros.commands.mend import add_mend_parser
 from physis_ros.commands.plan import add_plan_parser
 from physis_ros.commands.profile import add_profile_parser
 from physis_ros.commands.report import add_report_parser
+from physis_ros.commands.top import add_top_parser
 from physis_ros.errors import PhysisError
 from physis_ros.evaluation.pool.command import add_simulate_parser
 
@@ -30,6 +31,7 @@ COMMANDS = (
     add_profile_parser,
     add_plan_parser,
     add_simulate_parser,
+    add_top_parser,
 )
 
 

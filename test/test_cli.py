@@ -31,7 +31,8 @@ def test_help_needs_neither_torch_nor_ros():
     )
     done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
     assert done.stdout.endswith('loaded []\n')
-    for command in ('report', 'account', 'mend', 'profile', 'plan', 'simulate', 'train-reach'):
+    commands = ('report', 'account', 'mend', 'profile', 'plan', 'simulate', 'top', 'train-reach')
+    for command in commands:
         assert command in done.stdout
 
 

@@ -7,7 +7,6 @@ Only shows; what is heard and what is decided lives elsewhere.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from typing import Any, TextIO
@@ -19,16 +18,22 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from physis_ros.ros.conversions import duration_ns
 from physis_ros.ros.demo_monitor import Heard
 from physis_ros.ros.demo_options import DemoOptions
 from physis_ros.ros.demo_processes import Child
-from physis_ros.ros.servo_report import WORDS as REASONS
+from physis_ros.ros.status_view import (
+    depth_bar,
+    depth_ms,
+    hertz,
+    mark,
+    millimetres,
+    pair,
+    play_words,
+    workers_line,
+)
 from physis_ros.ros.wam_report import WORDS as STATES
-from physis_ros.types import Reason
 
 LINE_EVERY_S = 5.0
-DEPTH_FULL_MS, DEPTH_CELLS = 400.0, 8
 KEPT_NOTES = 6
 
 
@@ -91,7 +96,7 @@ class View:
         if play is not None and play.ticks:
             parts += [
                 f'age p50 {play.action_age.p50:.0f} ms',
-                f'buffer {_depth_ms(play):.0f} ms',
+                f'buffer {depth_ms(play):.0f} ms',
                 f'missed {play.deadline_misses}/{play.deadline_due}',
             ]
         if heard.tracking.count:
@@ -115,7 +120,8 @@ class View:
         bar = ProgressBar(total=self._options.episodes, completed=done, width=40)
         top = Table.grid(padding=(0, 2))
         top.add_row(Text(self._where(heard), style='bold'), bar, f'{self._elapsed_s:.0f} s')
-        lines = (_workers(heard), _nodes(children))
+        workers = heard.stream.workers if heard.stream is not None else ()
+        lines = (workers_line(workers), _nodes(children))
         parts: list[Any] = [top, Text(), self._figures(heard), Text(), *lines]
         if self._notes:
             parts += [Text(), Text('\n'.join(self._notes), style='yellow')]
@@ -137,78 +143,28 @@ class View:
         age = response = interval = '-'
         rates, depth, misses, underruns = ['-'] * 4, Text('-'), '-', '-'
         if stream is not None:
-            response = _pair(stream.response_latency)
-            interval = _pair(stream.output_interval)
-            rates[:3] = [_hz(stream.sensor_hz), _hz(stream.replan_hz), _hz(stream.chunk_hz)]
+            response = pair(stream.response_latency)
+            interval = pair(stream.output_interval)
+            rates[:3] = [hertz(stream.sensor_hz), hertz(stream.replan_hz), hertz(stream.chunk_hz)]
         if play is not None:
-            age, depth = _pair(play.action_age), _depth(play)
-            rates[3] = _hz(play.servo_hz)
+            age, depth = pair(play.action_age), depth_bar(play)
+            rates[3] = hertz(play.servo_hz)
             misses = f'{play.deadline_misses} / {play.deadline_due}'
             underruns = f'{play.underrun_ticks} ticks'
         now = f'{heard.tracking.last_m * 1e3:.0f} mm' if heard.episode >= 0 else '-'
-        mean = _mm(heard.tracking.mean_m)
-        before = ' '.join(_mm(value) for value in heard.episodes_m[-5:]) or '-'
+        mean = millimetres(heard.tracking.mean_m)
+        before = ' '.join(millimetres(value) for value in heard.episodes_m[-5:]) or '-'
         table.add_row('sensor', rates[0], 'age p50 / p99', age, 'tracking error', now)
         table.add_row('replan', rates[1], 'response latency', response, 'this episode', mean)
         table.add_row('chunk', rates[2], 'output interval', interval, 'before', before)
         table.add_row('servo', rates[3], 'missed / due', misses, 'buffer', depth)
-        table.add_row('', '', 'underrun', underruns, 'playing', _play(play))
+        table.add_row('', '', 'underrun', underruns, 'playing', play_words(play))
         return table
-
-
-def _play(play: object | None) -> str:
-    """Say what the servo does."""
-    if play is None:
-        return '-'
-    reason = list(Reason)[play.reason]  # type: ignore[attr-defined]
-    return REASONS[reason] if reason is not Reason.NONE else 'from chunks'
-
-
-def _workers(heard: Heard) -> Text:
-    """Return one line for the engine's workers."""
-    text = Text('workers  ', style='dim')
-    for worker in heard.stream.workers if heard.stream is not None else ():
-        mark = '●' if worker.alive else '✗'
-        text.append(f'{mark} ', style='green' if worker.alive else 'bold red')
-        text.append(f'{worker.worker} (pid {worker.pid}, {worker.queue_length} waiting)   ')
-    return text
 
 
 def _nodes(children: Sequence[Child]) -> Text:
     """Return one line for the processes."""
     text = Text('nodes    ', style='dim')
     for child in children:
-        alive = child.code is None
-        text.append('● ' if alive else '✗ ', style='green' if alive else 'bold red')
-        text.append(f'{child.name}   ')
+        mark(text, child.code is None).append(f'{child.name}   ')
     return text
-
-
-def _depth(play: object) -> Text:
-    """Return the buffer's depth as a bar."""
-    depth_ms = _depth_ms(play)
-    filled = round(min(max(depth_ms / DEPTH_FULL_MS, 0.0), 1.0) * DEPTH_CELLS)
-    style = 'red' if depth_ms < 50 else 'yellow' if depth_ms < 120 else 'green'
-    text = Text('█' * filled + '·' * (DEPTH_CELLS - filled), style=style)
-    return text.append(f' {depth_ms:.0f} ms', style='default')
-
-
-def _depth_ms(play: object) -> float:
-    """Return how much motion lies ahead [ms]."""
-    return duration_ns(play.buffer_depth) * 1e-6  # type: ignore[attr-defined]
-
-
-def _pair(quantiles: object) -> str:
-    """Return p50 and p99."""
-    p50, p99 = quantiles.p50, quantiles.p99  # type: ignore[attr-defined]
-    return '-' if math.isnan(p50) else f'{p50:.0f} / {p99:.0f} ms'
-
-
-def _hz(value: float) -> str:
-    """Return a rate."""
-    return '-' if math.isnan(value) else f'{value:.1f} Hz'
-
-
-def _mm(value_m: float) -> str:
-    """Return a distance."""
-    return '-' if math.isnan(value_m) else f'{value_m * 1e3:.1f} mm'
