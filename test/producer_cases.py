@@ -14,6 +14,7 @@ from physis_ros.backbones.synthetic import synthetic_spec
 from physis_ros.clock import ManualClock
 from physis_ros.engine.result import ChunkResult
 from physis_ros.errors import EngineError
+from physis_ros.observation.joints import JointReading
 from physis_ros.session.collector import Collector
 from physis_ros.session.produced import Produced
 from physis_ros.session.producer import Ports, Producer
@@ -102,7 +103,7 @@ class Bench:
         """Joints and a frame taken at ``time_ms`` come ``way_ms`` later."""
         self.at(time_ms + way_ms)
         stamp, now = BASE + round(time_ms * MS), self.clock.now_ns()
-        self.producer.joints(stamp, now, ['a', 'b'], [1.0, 2.0], [0.1, 0.2])
+        self.producer.joints(JointReading(stamp, now, ['a', 'b'], [1.0, 2.0], [0.1, 0.2]))
         self.producer.frame(stamp, now, image())
         if turn:
             self.producer.turn()

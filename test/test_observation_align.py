@@ -12,6 +12,7 @@ import pytest
 from physis_ros.errors import ObservationError, ParameterError
 from physis_ros.observation.align import Aligner, Intake, Lack, names_after
 from physis_ros.observation.config import AlignConfig, Timeline
+from physis_ros.observation.joints import JointReading
 from physis_ros.observation.skew import SkewEstimate
 from physis_ros.types import ByteArray, Observation
 
@@ -50,7 +51,9 @@ def filled(count: int = 5, **changes: Any) -> Aligner:
     aligner = Aligner(config(**changes))
     for index in range(1, count + 1):
         stamp = index * 25 * MS
-        aligner.joints(stamp, stamp + MS, NAMES, [index * 25.0, -index * 25.0], [1.0, -1.0])
+        aligner.joints(
+            JointReading(stamp, stamp + MS, NAMES, [index * 25.0, -index * 25.0], [1.0, -1.0])
+        )
         aligner.frame(stamp, stamp + 3 * MS, image(index))
     return aligner
 
@@ -76,7 +79,7 @@ def test_history_within_tolerance_is_complete() -> None:
     aligner = filled(1)
     for stamp, value in ((62, 2), (112, 3)):  # 12 and 13 ms off what is wanted
         aligner.frame(stamp * MS, stamp * MS, image(value))
-    aligner.joints(112 * MS, 112 * MS, NAMES, [0.0, 0.0])
+    aligner.joints(JointReading(112 * MS, 112 * MS, NAMES, [0.0, 0.0]))
     assert values(seen(aligner, 113)) == [1, 2, 3]
     assert aligner.counts['history_incomplete'] == 0
     strict = filled(4, frame_tolerance_ns=0)
@@ -86,8 +89,8 @@ def test_history_within_tolerance_is_complete() -> None:
 
 def test_joints_between_two_states_are_interpolated() -> None:
     aligner = Aligner(config())
-    aligner.joints(20 * MS, 20 * MS, NAMES, [0.0, 1.0], [4.0, 0.0])
-    aligner.joints(40 * MS, 41 * MS, NAMES, [2.0, 1.0], [8.0, 0.0])
+    aligner.joints(JointReading(20 * MS, 20 * MS, NAMES, [0.0, 1.0], [4.0, 0.0]))
+    aligner.joints(JointReading(40 * MS, 41 * MS, NAMES, [2.0, 1.0], [8.0, 0.0]))
     aligner.frame(25 * MS, 30 * MS, image(1))
     observation = seen(aligner, 42)
     assert observation.joint_position.tolist() == [0.5, 1.0]
@@ -98,7 +101,7 @@ def test_joints_between_two_states_are_interpolated() -> None:
 
 def test_joints_behind_the_frame_are_held_with_their_own_stamp() -> None:
     aligner = Aligner(config())
-    aligner.joints(20 * MS, 20 * MS, NAMES, [3.0, 1.0], [4.0, 0.0])
+    aligner.joints(JointReading(20 * MS, 20 * MS, NAMES, [3.0, 1.0], [4.0, 0.0]))
     aligner.frame(25 * MS, 26 * MS, image(1))
     observation = seen(aligner, 27)
     assert observation.joint_position.tolist() == [3.0, 1.0]
@@ -108,7 +111,7 @@ def test_joints_behind_the_frame_are_held_with_their_own_stamp() -> None:
 def test_joints_only_after_the_frame_serve_within_the_tolerance() -> None:
     aligner = Aligner(config())
     aligner.frame(25 * MS, 26 * MS, image(1))
-    aligner.joints(30 * MS, 31 * MS, NAMES, [3.0, 1.0])
+    aligner.joints(JointReading(30 * MS, 31 * MS, NAMES, [3.0, 1.0]))
     observation = seen(aligner, 32)
     assert observation.joint_stamp_ns == 30 * MS
     assert observation.oldest_ns == 25 * MS
@@ -116,10 +119,10 @@ def test_joints_only_after_the_frame_serve_within_the_tolerance() -> None:
 
 def test_missing_velocity_is_the_slope_or_rest() -> None:
     aligner = Aligner(config())
-    aligner.joints(10 * MS, 10 * MS, NAMES, [1.0, 0.0], [])
+    aligner.joints(JointReading(10 * MS, 10 * MS, NAMES, [1.0, 0.0], []))
     aligner.frame(10 * MS, 10 * MS, image(1))
     assert seen(aligner, 10).joint_velocity.tolist() == [0.0, 0.0]
-    aligner.joints(30 * MS, 30 * MS, NAMES, [1.5, 0.0], [math.nan, 7.0])
+    aligner.joints(JointReading(30 * MS, 30 * MS, NAMES, [1.5, 0.0], [math.nan, 7.0]))
     aligner.frame(35 * MS, 35 * MS, image(2))
     assert seen(aligner, 36).joint_velocity.tolist() == pytest.approx([25.0, 7.0])
 
@@ -127,8 +130,10 @@ def test_missing_velocity_is_the_slope_or_rest() -> None:
 def test_several_publishers_any_order_and_aliases() -> None:
     """I12: names are mapped, never positions."""
     aligner = Aligner(config(aliases={'arm_joint_1': 'shoulder'}))
-    aligner.joints(24 * MS, 24 * MS, ['wheel', 'elbow'], [9.0, 2.0], [9.0, 0.2], source='a')
-    aligner.joints(22 * MS, 25 * MS, ['arm_joint_1'], [1.0], [0.1], source='b')
+    aligner.joints(
+        JointReading(24 * MS, 24 * MS, ['wheel', 'elbow'], [9.0, 2.0], [9.0, 0.2], source='a')
+    )
+    aligner.joints(JointReading(22 * MS, 25 * MS, ['arm_joint_1'], [1.0], [0.1], source='b'))
     aligner.frame(25 * MS, 26 * MS, image(1))
     observation = seen(aligner, 27)
     assert observation.joint_position.tolist() == [1.0, 2.0]
@@ -142,13 +147,13 @@ def test_why_there_is_no_observation() -> None:
     aligner = Aligner(config(max_age_ns=200 * MS, max_future_ns=50 * MS))
     assert aligner.as_of(0) is Lack.NO_FRAME
     aligner.frame(500 * MS, 501 * MS, image(1))
-    aligner.joints(500 * MS, 500 * MS, ['elbow'], [0.0])
+    aligner.joints(JointReading(500 * MS, 500 * MS, ['elbow'], [0.0]))
     assert aligner.as_of(501 * MS) is Lack.NO_JOINTS
     assert aligner.missing_joints == ('shoulder',)
     assert aligner.heard_joints == ('elbow',)
-    aligner.joints(440 * MS, 500 * MS, ['shoulder'], [0.0])
+    aligner.joints(JointReading(440 * MS, 500 * MS, ['shoulder'], [0.0]))
     assert aligner.as_of(501 * MS) is Lack.STALE_JOINTS
-    aligner.joints(450 * MS, 500 * MS, ['shoulder'], [0.0])
+    aligner.joints(JointReading(450 * MS, 500 * MS, ['shoulder'], [0.0]))
     assert isinstance(aligner.as_of(700 * MS), Observation)
     assert aligner.as_of(700 * MS + 1) is Lack.STALE_FRAME
     assert isinstance(aligner.as_of(450 * MS), Observation)
@@ -167,7 +172,10 @@ def test_what_becomes_of_messages() -> None:
     assert aligner.frame(75 * MS, 110 * MS, image(9)) is Intake.OUT_OF_ORDER
     assert aligner.frame(0, 110 * MS, image(9)) is Intake.UNSTAMPED
     assert aligner.frame(125 * MS, 110 * MS, image(5)) is Intake.TAKEN
-    joints = aligner.joints
+
+    def joints(*given: Any) -> Intake:
+        return aligner.joints(JointReading(*given))
+
     assert joints(100 * MS, 110 * MS, NAMES, [0.0, 0.0]) is Intake.DUPLICATE
     assert joints(90 * MS, 110 * MS, NAMES, [0.0, 0.0]) is Intake.OUT_OF_ORDER
     assert joints(0, 110 * MS, NAMES, [0.0, 0.0]) is Intake.UNSTAMPED
@@ -193,13 +201,13 @@ def test_time_going_back_is_told_apart_from_a_late_message() -> None:
     """T8, T19: the owner clears, nothing old is compared with the new."""
     aligner = Aligner(config(regress_ns=500 * MS))
     aligner.frame(1000 * MS, 1000 * MS, image(1))
-    aligner.joints(1000 * MS, 1000 * MS, NAMES, [0.0, 0.0])
+    aligner.joints(JointReading(1000 * MS, 1000 * MS, NAMES, [0.0, 0.0]))
     assert aligner.frame(501 * MS, 1001 * MS, image(2)) is Intake.OUT_OF_ORDER
     assert aligner.frame(500 * MS, 1001 * MS, image(2)) is Intake.REGRESSED
-    assert aligner.joints(500 * MS, 1001 * MS, NAMES, [0.0, 0.0]) is Intake.REGRESSED
+    assert aligner.joints(JointReading(500 * MS, 1001 * MS, NAMES, [0.0, 0.0])) is Intake.REGRESSED
     aligner.clear()
     assert aligner.frame(500 * MS, 1001 * MS, image(2)) is Intake.TAKEN
-    assert aligner.joints(500 * MS, 1001 * MS, NAMES, [7.0, 0.0]) is Intake.TAKEN
+    assert aligner.joints(JointReading(500 * MS, 1001 * MS, NAMES, [7.0, 0.0])) is Intake.TAKEN
     assert seen(aligner, 502).joint_position.tolist() == [7.0, 0.0]
 
 
@@ -208,7 +216,7 @@ def test_receive_timeline_ignores_the_stamps() -> None:
     aligner = Aligner(config(timeline=Timeline.RECEIVE))
     aligner.frame(0, 25 * MS, image(1))
     aligner.frame(9_000_000 * MS, 50 * MS, image(2))
-    aligner.joints(3 * MS, 50 * MS, NAMES, [1.0, 2.0])
+    aligner.joints(JointReading(3 * MS, 50 * MS, NAMES, [1.0, 2.0]))
     observation = seen(aligner, 51)
     assert observation.frame_stamps_ns == (25 * MS, 25 * MS, 50 * MS)
     assert observation.joint_stamp_ns == 50 * MS

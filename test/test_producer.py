@@ -20,6 +20,7 @@ from physis_ros.clock import ManualClock
 from physis_ros.errors import EngineError, ObservationError, ParameterError, WorkerDied
 from physis_ros.observation.align import Intake, Lack
 from physis_ros.observation.config import Timeline
+from physis_ros.observation.joints import JointReading
 from physis_ros.session.collector import Collector, Consumer
 from physis_ros.session.delay import ToldDelay
 from physis_ros.session.produced import Produced
@@ -233,7 +234,7 @@ def test_why_there_is_nothing_is_said() -> None:
     status = bench.producer.status()
     assert (status.lack, status.missing_joints) == (Lack.NO_JOINTS, ('a', 'b'))
     assert status.counts['no_joints'] == 1
-    bench.producer.joints(BASE, BASE + 2 * MS, ['b', 'a'], [2.0, 1.0])
+    bench.producer.joints(JointReading(BASE, BASE + 2 * MS, ['b', 'a'], [2.0, 1.0]))
     bench.producer.turn()
     assert bench.pipe.entered[0][2]['joints'].tolist() == [1, 2, 0, 0]
     bench.at(1500)
@@ -258,7 +259,7 @@ def test_skewed_stamps_never_make_negative_times() -> None:
 def test_receive_timeline() -> None:
     bench = Bench(timeline=Timeline.RECEIVE)
     bench.at(50)
-    bench.producer.joints(1, BASE + 50 * MS, ['a', 'b'], [1.0, 2.0])
+    bench.producer.joints(JointReading(1, BASE + 50 * MS, ['a', 'b'], [1.0, 2.0]))
     bench.producer.frame(1, BASE + 50 * MS, image())
     bench.producer.turn()
     bench.producer.on_result(bench.pipe.finish(0, 0))
@@ -267,7 +268,7 @@ def test_receive_timeline() -> None:
 
 def test_chunks_carry_the_robots_names() -> None:
     bench = Bench(aliases={'panda_joint1': 'a'})
-    bench.producer.joints(BASE, BASE, ['panda_joint1', 'b'], [1.0, 2.0])
+    bench.producer.joints(JointReading(BASE, BASE, ['panda_joint1', 'b'], [1.0, 2.0]))
     bench.producer.frame(BASE, BASE, image())
     bench.producer.turn()
     bench.producer.on_result(bench.pipe.finish(0, 0))

@@ -20,6 +20,7 @@ from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.pool import Pool
 from physis_ros.engine.serial import SerialEngine
 from physis_ros.errors import WorkerDied
+from physis_ros.observation.joints import JointReading
 from physis_ros.session.collector import Collector
 from physis_ros.session.inputs import InputBuilder
 from physis_ros.session.produced import Produced
@@ -55,7 +56,9 @@ class Camera:
     def shoot(self) -> None:
         now_ns, self._count = self._clock.now_ns(), self._count + 1
         self.seen[now_ns] = self._count
-        self._producer.joints(now_ns, now_ns, ['a', 'b'], [self._count, 0.5], [0.0, 1.0])
+        self._producer.joints(
+            JointReading(now_ns, now_ns, ['a', 'b'], [self._count, 0.5], [0.0, 1.0])
+        )
         self._producer.frame(now_ns, now_ns, np.full((8, 8, 3), self._count % 256, np.uint8))
 
     def until(self, condition: Callable[[], bool], timeout_s: float = 20.0) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from physis_ros.errors import ObservationError
 from physis_ros.observation.config import AlignConfig, Timeline
 from physis_ros.observation.frames import Frame, FrameRing
-from physis_ros.observation.joints import JointTrack, JointValue, Sample
+from physis_ros.observation.joints import JointReading, JointTrack, JointValue, Sample
 from physis_ros.observation.resize import check_image
 from physis_ros.observation.skew import SkewEstimate
 from physis_ros.types import ByteArray, Observation
@@ -113,37 +113,24 @@ class Aligner:
             self._frames.append(Frame(when_ns, receive_ns, image))
         return self._counted('frame', verdict)
 
-    def joints(
-        self,
-        stamp_ns: int,
-        receive_ns: int,
-        names: Sequence[str],
-        position: Sequence[float],
-        velocity: Sequence[float] = (),
-        source: str = 'joints',
-    ) -> Intake:
-        """
-        Take a joint state: any subset of the joints, in any order.
-
-        :param velocity: may be empty; then it is differentiated from the positions.
-        :param source: names the publisher where there are several, for the skew estimate.
-        """
-        if len(position) != len(names) or len(velocity) not in (0, len(names)):
+    def joints(self, reading: JointReading) -> Intake:
+        """Take a joint state."""
+        if not reading.well_formed:
             return self._counted('joints', Intake.MALFORMED)
         if self.missing_joints and len(self._heard) < MAX_HEARD:
-            self._heard.update(names)
-        when_ns = self._time_of(source, stamp_ns, receive_ns)
+            self._heard.update(reading.names)
+        when_ns = self._time_of(reading.source, reading.stamp_ns, reading.receive_ns)
         if when_ns is None:
             return self._counted('joints', Intake.UNSTAMPED)
         verdicts = [
             self._joint(
                 when_ns,
-                receive_ns,
+                reading.receive_ns,
                 self._tracks[joint],
-                position[index],
-                velocity[index] if len(velocity) else None,
+                reading.position[index],
+                reading.velocity[index] if len(reading.velocity) else None,
             )
-            for index, name in enumerate(names)
+            for index, name in enumerate(reading.names)
             if (joint := self.config.aliases.get(name, name)) in self._tracks
         ]
         return self._counted('joints', _worst(verdicts))

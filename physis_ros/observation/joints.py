@@ -10,7 +10,35 @@ a held value has an honest stamp, an extrapolated one would pretend to be young.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
+
+
+@dataclass(frozen=True)
+class JointReading:
+    """
+    One joint state message: any subset of the joints, in any order.
+
+    :param stamp_ns: when it was measured, as its header says.
+    :param receive_ns: when it came, stream clock.
+    :param position: one for each name [rad or m].
+    :param velocity: one for each name [rad/s or m/s], or empty: then it is differentiated.
+    :param source: names the publisher where there are several, for the skew estimate.
+    """
+
+    stamp_ns: int
+    receive_ns: int
+    names: Sequence[str]
+    position: Sequence[float]
+    velocity: Sequence[float] = ()
+    source: str = 'joints'
+
+    @property
+    def well_formed(self) -> bool:
+        """Whether there are as many values as names."""
+        count = len(self.names)
+        return len(self.position) == count and len(self.velocity) in (0, count)
 
 
 class Sample(NamedTuple):

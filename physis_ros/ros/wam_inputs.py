@@ -21,6 +21,7 @@ from physis_ros.clock import Clock
 from physis_ros.errors import NamesError, ObservationError
 from physis_ros.observation.compressed import decode_compressed
 from physis_ros.observation.image import decode_image
+from physis_ros.observation.joints import JointReading
 from physis_ros.ros import conversions, qos
 from physis_ros.ros.qos import QosWatch
 from physis_ros.ros.wam_config import WamConfig
@@ -147,9 +148,10 @@ class WamInputs:
             self._names_seen.update(dict.fromkeys(message.name))
         if self.sink is not None:
             stamp_ns = conversions.time_ns(message.header.stamp)
-            self.sink.joints(
+            reading = JointReading(
                 stamp_ns, receive_ns, message.name, message.position, message.velocity
             )
+            self.sink.joints(reading)
 
     def _heard(self, source: Source) -> None:
         """Note that a topic lives."""

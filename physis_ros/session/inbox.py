@@ -9,11 +9,12 @@ so its lock is always the innermost.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from physis_ros.observation.align import Aligner, Intake, Lack
 from physis_ros.observation.config import AlignConfig
+from physis_ros.observation.joints import JointReading
 from physis_ros.session.pacing import IntervalEstimate, Newest
 from physis_ros.session.rates import RateMeter
 from physis_ros.types import ByteArray, Observation
@@ -68,18 +69,10 @@ class Inbox:
                 self._ring()
             return verdict
 
-    def joints(
-        self,
-        stamp_ns: int,
-        receive_ns: int,
-        names: Sequence[str],
-        position: Sequence[float],
-        velocity: Sequence[float],
-        source: str,
-    ) -> Intake:
+    def joints(self, reading: JointReading) -> Intake:
         """Take a joint state; rings only when an observation was waiting for it."""
         with self._bell:
-            verdict = self._aligner.joints(stamp_ns, receive_ns, names, position, velocity, source)
+            verdict = self._aligner.joints(reading)
             if self._lacking:
                 self._ring()
             return verdict

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from physis_ros.clock import Clock, SteadyClock
 from physis_ros.errors import EngineError, ParameterError, PhysisError
 from physis_ros.observation.align import Intake, Lack, names_after
+from physis_ros.observation.joints import JointReading
 from physis_ros.observation.resize import resize
 from physis_ros.session.collector import Collector, Consumer
 from physis_ros.session.delay import ResponseEstimate, ToldDelay, told_delay
@@ -123,22 +124,9 @@ class Producer:
         small = resize(image, frames.height, frames.width)
         return self._taken(lambda: self._inbox.frame(stamp_ns, receive_ns, small))
 
-    def joints(
-        self,
-        stamp_ns: int,
-        receive_ns: int,
-        names: Sequence[str],
-        position: Sequence[float],
-        velocity: Sequence[float] = (),
-        source: str = 'joints',
-    ) -> Intake:
-        """
-        Take a joint state: any subset, any order, velocities may be missing.
-
-        :param source: names the publisher where there are several.
-        """
-        state = (stamp_ns, receive_ns, names, position, velocity, source)
-        return self._taken(lambda: self._inbox.joints(*state))
+    def joints(self, reading: JointReading) -> Intake:
+        """Take a joint state."""
+        return self._taken(lambda: self._inbox.joints(reading))
 
     def start(self) -> None:
         """
