@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from physis_ros.engine.board import epoch_of
 from physis_ros.engine.spans import Span
@@ -85,7 +85,7 @@ def check_writable(path: Path) -> None:
     _opened(path, 'a').close()
 
 
-def _opened(path: Path, mode: str) -> TextIO:
+def _opened(path: Path, mode: Literal['w', 'a']) -> TextIO:
     try:
         return path.open(mode, encoding='utf-8')
     except OSError as error:

@@ -148,7 +148,7 @@ def _count(status: Any | None, name: str) -> int | None:
 
 def _rungs(status: Any | None) -> dict[str, int] | None:
     """Return the ticks of each rung; None where an older servo did not count them."""
-    if not hasattr(status, 'underrun_rungs'):
+    if status is None or not hasattr(status, 'underrun_rungs'):
         return None
     return {str(item.name): int(item.count) for item in status.underrun_rungs}
 
