@@ -78,11 +78,14 @@ class Trace:
 
 def check_writable(path: Path) -> None:
     """
-    Look whether a trace can be written, before anything is started for it.
+    Look whether a trace can be written, before anything is started for it; leaves nothing.
 
     :raises ParameterError: when it cannot.
     """
+    new = not path.exists()
     _opened(path, 'a').close()
+    if new:
+        path.unlink()
 
 
 def _opened(path: Path, mode: Literal['w', 'a']) -> TextIO:
