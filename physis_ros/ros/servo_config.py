@@ -103,6 +103,12 @@ class ServoConfig:
         low=1.0,
         high=10_000.0,
     )
+    start_speed: float = parameter(
+        DEFAULT.start_speed,
+        'From far away that fade takes longer: it adds at most this speed [rad/s or m/s].',
+        low=0.001,
+        high=1000.0,
+    )
     settle_ms: float = parameter(
         DEFAULT.settle_ns / MS_NS,
         "Warm-up after an epoch's first played chunk; outside the figures [ms].",
@@ -151,6 +157,7 @@ class ServoConfig:
             hold_ns=round(self.hold_ms * MS_NS),
             ramp_ns=round(self.ramp_ms * MS_NS),
             start_blend_ns=round(self.start_blend_ms * MS_NS),
+            start_speed=self.start_speed,
             settle_ns=round(self.settle_ms * MS_NS),
             require_measured=self.require_measured,
         )
