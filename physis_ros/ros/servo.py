@@ -12,7 +12,6 @@ import time
 from collections import OrderedDict
 from typing import Any
 
-import numpy as np
 from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
 from rclpy.executors import Executor
@@ -20,7 +19,7 @@ from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_srvs.srv import SetBool, Trigger
 
-from physis_ros.errors import ChunkError, NamesError
+from physis_ros.errors import ChunkError
 from physis_ros.msg import ActionChunk as ActionChunkMessage
 from physis_ros.msg import ChunkTimes as ChunkTimesMessage
 from physis_ros.msg import Playback, PlaybackStatus
@@ -32,10 +31,11 @@ from physis_ros.ros.diagnostics import Diagnostics, Level, Report
 from physis_ros.ros.parameters import declare, refuse_unknown
 from physis_ros.ros.qos import QosWatch
 from physis_ros.ros.servo_config import ServoConfig
+from physis_ros.ros.servo_joints import ServoJoints
 from physis_ros.ros.signals import Stop
 from physis_ros.ros.ticking import SimulatedTicks, SteadyTicks
 from physis_ros.session.player import Player, PlayerState
-from physis_ros.types import ActionChunk, Command, FloatArray
+from physis_ros.types import ActionChunk, Command
 
 KEPT_CHUNKS = 64
 LISTENERS_NS = 500_000_000
@@ -67,8 +67,7 @@ class ServoNode(Node):
         self._stream = self.config.stream
         self._command: Command | None = None
         self._last_age_ns: int | None = None
-        self._joints_trouble = ''
-        self._order: tuple[tuple[str, ...], list[int]] | None = None
+        self._joints = ServoJoints(self.config.joints)
         self._figures = self.player.account.figures()
         self._closed = False
         self._status_due = False
@@ -231,27 +230,13 @@ class ServoNode(Node):
 
     def _on_joints(self, message: JointState) -> None:
         """Tell the player where the joints are."""
-        position = self._measured(message)
+        position = self._joints.position(message)
         if position is None:
+            trouble = f'joint_states: {self._joints.trouble}'
+            self.get_logger().error(trouble, throttle_duration_sec=5.0)
             return
         stamp_ns = conversions.time_ns(message.header.stamp) or self._ros_time.now_ns()
-        if self.player.measured(position, stamp_ns):
-            self._joints_trouble = ''
-
-    def _measured(self, message: JointState) -> FloatArray | None:
-        """Return the joints in our order; None when some are not in this message."""
-        names = tuple(message.name)
-        if self._order is None or self._order[0] != names:
-            missing = [name for name in self.config.joints if name not in names]
-            if missing:
-                if self._joints_trouble == '':
-                    self._joints_trouble = str(NamesError('joints', self.config.joints, names))
-                    self.get_logger().error(f'joint_states: {self._joints_trouble}')
-                return None
-            self._order = (names, [names.index(name) for name in self.config.joints])
-        if len(message.position) != len(names):
-            return None
-        return np.array(message.position, dtype=np.float64)[self._order[1]]
+        self.player.measured(position, stamp_ns)
 
     def _on_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         """Hold, then begin anew: the next chunk is joined from the measured state."""
@@ -293,7 +278,7 @@ class ServoNode(Node):
         """Diagnose the playing."""
         if self._command is None:
             return Report(Level.WARN, 'no tick yet: waiting for /clock')
-        return servo_report.report(self._snapshot(self._command), self._joints_trouble)
+        return servo_report.report(self._snapshot(self._command), self._joints)
 
     def _snapshot(self, command: Command) -> servo_report.Snapshot:
         """Gather everything a status is made from."""

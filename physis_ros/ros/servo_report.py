@@ -13,6 +13,7 @@ from physis_ros.output.figures import Figures, Phase
 from physis_ros.output.sketch import Quantiles
 from physis_ros.ros import conversions
 from physis_ros.ros.diagnostics import Level, Report
+from physis_ros.ros.servo_joints import ServoJoints
 from physis_ros.types import Command, Play, Reason
 
 STATES = {
@@ -91,11 +92,11 @@ def status(snapshot: Snapshot) -> PlaybackStatus:
     )
 
 
-def report(snapshot: Snapshot, joints_trouble: str) -> Report:
+def report(snapshot: Snapshot, joints: ServoJoints) -> Report:
     """
     Return the diagnosis of the playing.
 
-    :param joints_trouble: what is wrong with the joint states; empty when nothing is.
+    :param joints: what is wrong with the joint states.
     """
     figures, command = snapshot.figures, snapshot.command
     values = {
@@ -114,10 +115,11 @@ def report(snapshot: Snapshot, joints_trouble: str) -> Report:
         'underrun_reasons': dict(figures.underruns.by_reason),
         'chunks_accepted': figures.chunks.accepted,
         'chunks_rejected': dict(figures.chunks.rejected),
+        'joint_states_refused': dict(joints.refused),
         'command_subscribers': snapshot.subscribers,
     }
-    if joints_trouble:
-        return Report(Level.ERROR, joints_trouble, values)
+    if joints.trouble:
+        return Report(Level.ERROR, f'joint_states: {joints.trouble}', values)
     if command.reason is Reason.EXPIRED:
         return Report(Level.ERROR, WORDS[command.reason], values)
     if command.play is not Play.PLAYING:
