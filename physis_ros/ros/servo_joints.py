@@ -34,13 +34,16 @@ class ServoJoints:
         names = tuple(message.name)
         order = self._order_in(names)
         if order is None:
-            return self._refuse(OTHER_JOINTS, str(NamesError('joints', self._joints, names)))
+            self._refuse(OTHER_JOINTS, str(NamesError('joints', self._joints, names)))
+            return None
         if len(message.position) != len(names):
             what = f'position must have {len(names)} values as name has'
-            return self._refuse(MALFORMED, f'{what}, got {len(message.position)}')
+            self._refuse(MALFORMED, f'{what}, got {len(message.position)}')
+            return None
         position = np.array(message.position, dtype=np.float64)[order]
         if not usable(position):
-            return self._refuse(NON_FINITE, f'position must be finite, got {position.tolist()}')
+            self._refuse(NON_FINITE, f'position must be finite, got {position.tolist()}')
+            return None
         self.trouble = ''
         return position
 

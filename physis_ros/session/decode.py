@@ -17,6 +17,7 @@ from physis_ros.types import ActionChunk, ChunkTimes, Command, Play, Reason
 SECOND_NS = 1_000_000_000
 PLAYS = tuple(Play)
 REASONS = tuple(Reason)
+UNITS = {'rad', 'm'}
 KV_RULES = ('same_step', 'clean', 'override')
 
 
@@ -49,6 +50,12 @@ def chunk(message: Any) -> ActionChunk:
             f'positions must be horizon x joint_names = {horizon} x {width} values, '
             f'got {len(message.positions)}'
         )
+    units = list(message.units)
+    if units and (len(units) != width or not set(units) <= UNITS):
+        rule = f'empty or one of {sorted(UNITS)} for each of {width} joints'
+        raise ChunkError(f'units must be {rule}, got {units}')
+    if not message.stream:
+        raise ChunkError('stream must be a name, got none')
     if message.kv_rule >= len(KV_RULES):
         raise ChunkError(f'kv_rule must be < {len(KV_RULES)}, got {message.kv_rule}')
     return ActionChunk(
