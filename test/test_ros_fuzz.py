@@ -13,8 +13,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 
@@ -22,17 +24,31 @@ pytest.importorskip('rclpy')
 pytest.importorskip('physis_ros.msg')
 
 import rclpy
-from fuzz_cases import FUZZ, ChunkRecipe, JointRecipe, When, chunks, joints
+from fuzz_cases import (
+    FUZZ,
+    ChunkRecipe,
+    JointRecipe,
+    When,
+    chunks,
+    compressed,
+    images,
+    joints,
+)
 from hypothesis import given
 from hypothesis import strategies as st
+from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from rclpy.signals import SignalHandlerOptions
-from ros_cases import DT_NS, JOINTS, MS
+from ros_cases import DT_NS, JOINTS, MS, picture, small_weights
+from sensor_msgs.msg import JointState
 
-from physis_ros.msg import PlaybackStatus
+from physis_ros.msg import ActionChunk, PlaybackStatus, StreamStatus
 from physis_ros.output.verdict import ChunkReject
+from physis_ros.ros import qos, wam_report
+from physis_ros.ros.conversions import image_message, time_message
 from physis_ros.ros.diagnostics import Level
 from physis_ros.ros.servo import ServoNode
+from physis_ros.ros.wam import WamNode
 
 pytestmark = pytest.mark.ros
 
@@ -257,3 +273,78 @@ def test_the_servo_survives_whatever_comes(servo: Servo, events: list[Any]) -> N
     assert servo.node._report().values['chunks_rejected'] == {
         item.name: item.count for item in after.reject_reasons
     }
+
+
+class Sight:
+    """
+    A model node with real workers, and what it publishes.
+
+    :param bench: the probe's.
+    :param weights: of a small model.
+    """
+
+    def __init__(self, bench: Any, weights: Path) -> None:
+        self._bench = bench
+        self.node = bench.add(WamNode, {'model': f'reach:{weights}', 'workers': 2})
+        self.chunks = bench.collect(ActionChunk, 'wam_node/action_chunk', qos.CHUNK)
+        self.status = bench.collect(StreamStatus, 'wam_node/stream_status', qos.LATCHED)
+        assert self.node.trigger_configure() is TransitionCallbackReturn.SUCCESS
+        assert self.node.trigger_activate() is TransitionCallbackReturn.SUCCESS
+        assert bench.spin_until(lambda: self.node._producer is not None, 60)
+
+    def feed(self, message: Any) -> None:
+        """Give a message to the callback of its topic."""
+        inputs = self.node._inputs
+        take = inputs._on_joints if isinstance(message, JointState) else inputs._on_image
+        take(message)
+
+    def counted(self) -> Counter[str]:
+        """Return what the diagnosis of the inputs counts."""
+        return Counter(
+            {
+                name: value
+                for name, value in wam_report.inputs_report(self.node._snapshot()).values.items()
+                if isinstance(value, int)
+            }
+        )
+
+    def works(self) -> bool:
+        """Feed good pictures and joint states until chunks come of them."""
+        told = len(self.chunks)
+        good = image_message(picture(), 0, 'camera_optical')
+
+        def fed() -> bool:
+            now_ns = time.time_ns()
+            self.feed(JointRecipe(JOINTS, (0.4, 1.1), (), When(0, False)).message(now_ns))
+            good.header.stamp = time_message(now_ns)
+            self.feed(good)
+            return len(self.chunks) >= told + 3
+
+        return bool(self._bench.spin_until(fed, 30))
+
+
+def test_the_model_node_survives_whatever_comes(bench: Any, tmp_path: Path) -> None:
+    """The engine works before and after, and all that it ever publishes is finite."""
+    sight = Sight(bench, small_weights(tmp_path))
+    assert sight.works(), sight.status[-1]
+    whole = cv2.imencode('.jpg', picture())[1].tobytes()
+
+    @FUZZ
+    @given(events=st.lists(st.one_of(images(), joints(), compressed(whole)), max_size=12))
+    def survives(events: list[Any]) -> None:
+        before = sight.counted()
+        messages = [event.message(time.time_ns()) for event in events]
+        for message in messages:
+            sight.feed(message)
+        bench.executor.spin_once(timeout_sec=0)
+        after = sight.counted()
+        states = sum(isinstance(message, JointState) for message in messages)
+        assert after['joints'] - before['joints'] == states
+        grown = {name: after[name] - before[name] for name in ('frame', 'images_refused')}
+        assert sum(grown.values()) == len(messages) - states
+
+    survives()
+    assert sight.works(), sight.status[-1]
+    for chunk in sight.chunks:
+        assert np.isfinite(chunk.positions).all()
+        assert list(chunk.joint_names) == list(JOINTS)

@@ -395,5 +395,6 @@ class WamNode(LifecycleNode):
             pids=pool.pids if pool is not None and ready else (),
             queued=tuple(pool.metrics.queue_lengths) if pool is not None and ready else (),
             complaints=tuple(self._complaints()) if self._active else (),
+            images_refused=0 if self._inputs is None else self._inputs.camera.refused,
             restarts=self._restarts.count,
         )

@@ -38,6 +38,7 @@ class Source:
     One topic.
 
     :param heard_ns: steady time of the last message, at first of the subscription.
+    :param refused: messages that could not be read.
     :param trouble: why its last message could not be used; empty when it could.
     """
 
@@ -45,6 +46,7 @@ class Source:
     subscription: Subscription
     heard_ns: int
     count: int = 0
+    refused: int = 0
     trouble: str = ''
 
 
@@ -160,6 +162,7 @@ class WamInputs:
 
     def _refuse(self, source: Source, why: str) -> None:
         """Remember and say why a message could not be used."""
+        source.refused += 1
         source.trouble = f'{source.topic}: {why}'
         self._node.get_logger().error(source.trouble, throttle_duration_sec=5.0)
 

@@ -37,6 +37,7 @@ class Snapshot:
     :param reason: why, for a person; empty when all is well.
     :param producer: of the present activation; None while there is none.
     :param pids: of the workers.
+    :param images_refused: that could not be read, or have another size than the model wants.
     :param queued: tasks that wait for each worker.
     :param busy: share of its time that each worker computed.
     """
@@ -55,6 +56,7 @@ class Snapshot:
     queued: tuple[int, ...] = ()
     busy: tuple[float, ...] = ()
     complaints: tuple[str, ...] = ()
+    images_refused: int = 0
     restarts: int = 0
 
 
@@ -153,9 +155,9 @@ def engine_report(snapshot: Snapshot) -> Report:
 
 def inputs_report(snapshot: Snapshot) -> Report:
     """Return the diagnosis of camera and joint states."""
-    values: dict[str, object] = {}
+    values: dict[str, object] = {'images_refused': snapshot.images_refused}
     if snapshot.producer is not None:
-        values = dict(snapshot.producer.counts)
+        values.update(snapshot.producer.counts)
         values.update(
             {f'skew_{name}_ms': ns * 1e-6 for name, ns in snapshot.producer.skew_ns.items()}
         )
