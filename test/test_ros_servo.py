@@ -84,9 +84,10 @@ def test_chunks_become_commands_and_every_signal_ends_with_a_hold(
     assert bench.spin_until(arrived, 60), launcher.log(process)
     assert bench.spin_until(lambda: ticks and ticks[-1].play == Playback.PLAY_PLAYING, 20)
     assert list(commands[0].name) == list(JOINTS)
-    # From where the robot was measured to be, not with a jump.
-    assert np.allclose(commands[0].position, (0.4, 1.1), atol=0.01)
     played = [tick for tick in ticks if tick.play == Playback.PLAY_PLAYING]
+    # From where the robot was measured to be, not with a jump. The ticks tell, none of which may
+    # be lost; of the commands only the newest counts, so a busy machine may miss the first.
+    assert np.allclose(played[0].position, (0.4, 1.1), atol=0.01)
     ages_ns = [conversions.duration_ns(tick.age) for tick in played]
     assert all(50_000_000 <= age_ns < 1_000_000_000 for age_ns in ages_ns)
     assert {item.name for item in played[-1].inputs} == {'camera', 'joints'}
