@@ -241,7 +241,7 @@ def test_joint_states_are_counted_under_their_reason(
 
 
 @FUZZ
-@given(events=st.lists(st.one_of(chunks(), joints(), st.integers(1, 12)), max_size=24))
+@given(events=st.lists(st.one_of(chunks(), joints(), st.integers(1, 12)), min_size=4, max_size=24))
 def test_the_servo_survives_whatever_comes(servo: Servo, events: list[Any]) -> None:
     servo.begin()
     before, refused_before = servo.figures(), sum(servo.node._joints.refused.values())
@@ -329,8 +329,10 @@ def test_the_model_node_survives_whatever_comes(bench: Any, tmp_path: Path) -> N
     assert sight.works(), sight.status[-1]
     whole = cv2.imencode('.jpg', picture())[1].tobytes()
 
+    seen = st.one_of(images(), joints(), compressed(whole))
+
     @FUZZ
-    @given(events=st.lists(st.one_of(images(), joints(), compressed(whole)), max_size=12))
+    @given(events=st.lists(seen, min_size=2, max_size=12))
     def survives(events: list[Any]) -> None:
         before = sight.counted()
         messages = [event.message(time.time_ns()) for event in events]
