@@ -147,6 +147,26 @@ def test_chunks_that_do_not_overlap_take_turns() -> None:
     assert (plan.period_s, plan.response_s) == pytest.approx((0.096, 0.096))
 
 
+def test_every_device_that_enters_a_step_encodes() -> None:
+    """6 ms of it: once on one device, on both when steps are cut, once when blocks are."""
+    model = replace(cost(), entry_s=0.006)
+    for grouping, period_s in (
+        (Grouping('serial', 1, 1), 0.102), (Grouping('step', 2, 1), 0.054),
+    ):  # fmt: skip
+        plan = predict(model, pool(2), Targets(max_batch=1), grouping, 1)
+        assert plan is not None
+        assert plan.period_s == pytest.approx(period_s)
+
+
+def test_a_chunk_hops_in_and_out() -> None:
+    """From pool to worker and back, 1 ms each: nothing overlaps with one chunk in flight."""
+    plan = predict(
+        cost(), replace(pool(1), hop_s=0.001), Targets(max_batch=1), Grouping('serial', 1, 1), 1
+    )
+    assert plan is not None
+    assert plan.period_s == pytest.approx(0.098)
+
+
 def test_neighbours_slow_each_other_down() -> None:
     """Only when both compute, and only on one machine."""
     crowded = replace(cost(), crowding=1.25)

@@ -73,7 +73,7 @@ class ModelCost:
     :param hidden_bytes: what goes from block to block.
     :param latent_bytes: what goes from pass to pass.
     :param curves: batch time for each block, on a device of speed 1.
-    :param entry_s: work once a chunk at its first stage (encoding the observation).
+    :param entry_s: work once a chunk on each device that enters a step (encoding).
     :param exit_s: work once a chunk at its last stage (decoding).
     :param mailbox_depth: receive slots for each hop between two devices.
     :param overlaps: whether a chunk may enter before its predecessor is out.

@@ -134,7 +134,9 @@ def _ranks(model: ModelCost, owner: Sequence[int]) -> tuple[Rank, ...]:
     for stage, rank in enumerate(owner):
         rows[rank][stage % model.blocks] += 1
     extra = [0.0] * len(rows)
-    extra[owner[0]] += model.entry_s
+    # Whoever enters a step needs the conditioning, and encodes it for itself.
+    for rank in set(owner[:: model.blocks]):
+        extra[rank] += model.entry_s
     extra[owner[-1]] += model.exit_s
     return tuple(
         Rank(

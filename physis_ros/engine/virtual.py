@@ -42,6 +42,7 @@ class VirtualStream:
     :param period_ns: distance of its beats.
     :param in_flight: most chunks in the pipe.
     :param allowed_ns: from entry to deadline; orders tasks, refuses none.
+    :param encodes: stages that encode the observation: the first of a device that enters a step.
     """
 
     name: str
@@ -52,6 +53,7 @@ class VirtualStream:
     in_flight: int
     allowed_ns: int
     opened_ns: int
+    encodes: frozenset[int]
     outputs: list[Output] = field(default_factory=list)
     beats_lost: int = 0
     alive: bool = True
@@ -125,7 +127,7 @@ class VirtualPool:
         """Begin a stream; its first beat is ``phase_s`` from now."""
         stream = VirtualStream(
             name, len(self._by_index), model, tuple(hosts), round(period_s * S), in_flight,
-            round(allowed_s * S), self.now_ns, done=[-1] * model.stages,
+            round(allowed_s * S), self.now_ns, _encodes(model, hosts), done=[-1] * model.stages,
         )  # fmt: skip
         self.streams[name] = self._by_index[stream.index] = stream
         self._blocks.setdefault(model.name, len(self._blocks) << 16)
@@ -178,7 +180,7 @@ class VirtualPool:
             stream.index, 0, chunk, 0, self._blocks[stream.model.name],
             self.now_ns + stream.allowed_ns, False, 0, self.now_ns, self.now_ns,
         )  # fmt: skip
-        self._arrive(stream, task, 0)
+        self._after(self.pool.hop_s, lambda: self._arrive(stream, task, 0))
 
     # Stages.
 
@@ -220,7 +222,8 @@ class VirtualPool:
         seconds = full * curve.times_s[-1] + (curve.times_s[rest - 1] if rest else 0.0)
         for task in batch:
             stage = _stage(model, task)
-            seconds += model.entry_s * (stage == 0) + model.exit_s * (stage == model.stages - 1)
+            encodes = stage in self._by_index[task.stream].encodes
+            seconds += model.entry_s * encodes + model.exit_s * (stage == model.stages - 1)
         device = self.devices[index]
         return seconds / self.pool.devices[index].speed * device.slow * self._jitter()
 
@@ -240,19 +243,23 @@ class VirtualPool:
         if follower is not None:
             self._arrive(stream, follower, stage)
         if stage == model.stages - 1:
-            self._deliver(stream, chunk)
+            self._after(self.pool.hop_s, lambda: self._deliver(stream, chunk))
             return
         task.step, block = divmod(stage + 1, model.blocks)
         task.block = self._blocks[model.name] + block
         size = model.hidden_bytes if block else model.latent_bytes
         wire_s = self.pool.wire_s(stream.hosts[stage], stream.hosts[stage + 1], size)
-        if wire_s:
-            after_ns = self.now_ns + round(wire_s * S)
-            self.at(after_ns, lambda: self._arrive(stream, task, stage + 1))
+        self._after(wire_s, lambda: self._arrive(stream, task, stage + 1))
+
+    def _after(self, wait_s: float, act: Callable[[], None]) -> None:
+        if wait_s:
+            self.at(self.now_ns + round(wait_s * S), act)
         else:
-            self._arrive(stream, task, stage + 1)
+            act()
 
     def _deliver(self, stream: VirtualStream, chunk: int) -> None:
+        if not stream.alive:
+            return
         beat_ns, enter_ns, seen_ns = stream.inside.pop(chunk)
         stream.outputs.append(Output(chunk, beat_ns, enter_ns, seen_ns, self.now_ns))
         if self.now_ns >= stream.beat_ns:
@@ -261,3 +268,11 @@ class VirtualPool:
 
 def _stage(model: ModelCost, task: Task) -> int:
     return task.step * model.blocks + (task.block & 0xFFFF)
+
+
+def _encodes(model: ModelCost, hosts: Sequence[int]) -> frozenset[int]:
+    """Return the first stage at block 0 of each device: it needs the conditioning of its own."""
+    first: dict[int, int] = {}
+    for stage in range(0, model.stages, model.blocks):
+        first.setdefault(hosts[stage], stage)
+    return frozenset(first.values())
