@@ -5,7 +5,8 @@ Whether plans come true: predicted against measured period and response on this 
 
 Profiles the model, plans named groupings on one and two workers for one to three streams, then
 runs each for real: flat out for the period; a little slower, as planned, for the response. Figures
-are medians on both sides; the profile is measured before and after, and the plans are run between.
+are medians on both sides. It needs a machine that does nothing else: profile and runs are minutes
+apart.
 """
 
 from __future__ import annotations
@@ -148,15 +149,14 @@ class Run:
             pass
 
 
-def profiled(model: str, earlier: Profile | None, samples: int) -> Profile:
-    """Measure the model, or measure it again with the costs around it from before."""
+def profiled(model: str, samples: int) -> Profile:
+    """Measure the model and what is around it."""
     backbone, effort = open_backbone(model), Effort(samples=samples)
-    if earlier is None:
-        spec = backbone.spec
-        weights = weigh(lambda blocks: open_backbone(model, 'cpu', blocks), spec.blocks)
-        handover = measure_handover(model, spec.blocks)
-        earlier = begin_profile(spec, weights, handover, effort=effort)
-    return measure_profile(backbone, earlier, effort=effort)
+    spec = backbone.spec
+    weights = weigh(lambda blocks: open_backbone(model, 'cpu', blocks), spec.blocks)
+    handover = measure_handover(model, spec.blocks)
+    begun = begin_profile(spec, weights, handover, effort=effort)
+    return measure_profile(backbone, begun, effort=effort)
 
 
 def planned(cost: ModelCost, hop_s: float, case: Case, pace_s: float = 0.0) -> Plan:
@@ -171,7 +171,7 @@ def planned(cost: ModelCost, hop_s: float, case: Case, pace_s: float = 0.0) -> P
 
 def compare(model: str, turns: int, chunks: int, samples: int) -> dict[str, Any]:
     """Profile, plan, run, compare."""
-    profile = profiled(model, None, samples)
+    profile = profiled(model, samples)
     cost = profile.cost('p50')
     rows = []
     for case in CASES:
