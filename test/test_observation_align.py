@@ -180,19 +180,21 @@ def test_what_becomes_of_messages() -> None:
     assert joints(90 * MS, 110 * MS, NAMES, [0.0, 0.0]) is Intake.OUT_OF_ORDER
     assert joints(0, 110 * MS, NAMES, [0.0, 0.0]) is Intake.UNSTAMPED
     assert joints(125 * MS, 110 * MS, NAMES, [math.nan, 0.0]) is Intake.NON_FINITE
+    # Finite, but not in the 32 bits of a model.
+    assert joints(126 * MS, 111 * MS, NAMES, [1e300, 0.0]) is Intake.NON_FINITE
     assert joints(125 * MS, 110 * MS, ['wheel'], [0.0]) is Intake.OTHER_JOINTS
     assert joints(125 * MS, 110 * MS, NAMES, [0.0]) is Intake.MALFORMED
     assert joints(125 * MS, 110 * MS, NAMES, [0.0, 0.0], [1.0]) is Intake.MALFORMED
     assert dict(aligner.counts) == {
         'frame': 8,
-        'joints': 11,
+        'joints': 12,
         'duplicate_stamp': 2,
         'out_of_order': 2,
         'stamp_zero': 2,
-        'non_finite_joints': 1,
+        'non_finite_joints': 2,
         'other_joints': 1,
         'malformed_joints': 2,
-        'future_stamp': 3,  # a frame and two joint states 15 ms ahead of their receipt
+        'future_stamp': 4,  # a frame and three joint states 15 ms ahead of their receipt
     }
     assert values(seen(aligner, 130)) == [1, 3, 5]
 

@@ -9,7 +9,6 @@ is counted with its reason. Single-threaded: the owner holds one lock around all
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -19,7 +18,7 @@ import numpy as np
 from physis_ros.errors import ObservationError
 from physis_ros.observation.config import AlignConfig, Timeline
 from physis_ros.observation.frames import Frame, FrameRing
-from physis_ros.observation.joints import JointReading, JointTrack, JointValue, Sample
+from physis_ros.observation.joints import JointReading, JointTrack, JointValue, Sample, usable
 from physis_ros.observation.resize import check_image
 from physis_ros.observation.skew import SkewEstimate
 from physis_ros.types import ByteArray, Observation
@@ -219,11 +218,11 @@ class Aligner:
         position: float,
         velocity: float | None,
     ) -> Intake:
-        if not math.isfinite(position):
+        if not usable(position):
             return Intake.NON_FINITE
         verdict = self._order(when_ns, track.newest_ns)
         if verdict is Intake.TAKEN:
-            known = velocity if velocity is not None and math.isfinite(velocity) else None
+            known = velocity if velocity is not None and usable(velocity) else None
             track.append(Sample(when_ns, receive_ns, float(position), known))
         return verdict
 

@@ -14,6 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+# Beyond any joint [rad or m, per second]; more does not fit a model's 32-bit numbers.
+GREATEST = 1e9
+
+
+def usable(value: float) -> bool:
+    """Whether a value is finite and small enough to reckon with."""
+    return abs(value) <= GREATEST
+
 
 @dataclass(frozen=True)
 class JointReading:
