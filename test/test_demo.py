@@ -268,7 +268,7 @@ def test_an_engine_that_was_loaded_again_is_told_at_the_end(tmp_path: Path):
         run._heard.stream = StreamStatus(state=state, reason=reason)
         run._watch_engine()
     assert view.notes == [f'engine loading: {died}', 'engine running again']
-    assert run.finish() == [f'the engine failed during the run, and was loaded again: {died}']
+    assert run.finish() == [f'the engine failed in the run and began to load again: {died}']
 
 
 @pytest.mark.ros

@@ -22,7 +22,7 @@ else
   export PYTHONPATH="$root:$messages${PYTHONPATH:+:$PYTHONPATH}"
 fi
 export LD_LIBRARY_PATH="$library_path${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-export PATH="$venv/bin:$PATH"
+export PATH="$root/tools/bin:$venv/bin:$PATH"
 export VIRTUAL_ENV="$venv"
 export PYTHONNOUSERSITE=1
 

@@ -86,7 +86,7 @@ def _print(summary: dict[str, Any], files: list[Path]) -> None:
 
 def _kept(options: DemoOptions) -> str:
     """Say what can still be looked at."""
-    return f'logs and recording are in {options.out}'
+    return f'logs and what was recorded are in {options.out}'
 
 
 def _leave_at_once_on_signals() -> None:

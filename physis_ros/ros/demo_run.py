@@ -17,7 +17,7 @@ from physis_ros.errors import EngineError
 from physis_ros.evaluation.definitions import shared_file
 from physis_ros.evaluation.mend import mend
 from physis_ros.msg import StreamStatus
-from physis_ros.ros.demo_monitor import Heard, Monitor
+from physis_ros.ros.demo_monitor import NO_EPISODE, Heard, Monitor
 from physis_ros.ros.demo_options import DemoOptions
 from physis_ros.ros.demo_preflight import Ready
 from physis_ros.ros.demo_processes import Children, meaning
@@ -47,6 +47,8 @@ STEP_S = 0.02
 START_S = 300.0
 # Longest time between two episodes, and for what follows the last.
 BETWEEN_S = 15.0
+# Longest time from an engine that runs to the first episode: the arm waits for commands that move.
+BEGIN_S = 30.0
 # A failed engine is begun anew by its node; one that stays failed is not.
 FAILED_S = 3.0
 # A robot does not share its processor: world and servo come first, then the engine.
@@ -102,6 +104,9 @@ class DemoRun:
             if self._heard.episode != episode:
                 episode = self._heard.episode
                 deadline_s = time.monotonic() + episode_s + BETWEEN_S
+            elif episode == NO_EPISODE and self._running():
+                patience_s = BEGIN_S / min(1.0, self._options.speed)
+                deadline_s = min(deadline_s, time.monotonic() + patience_s)
             if time.monotonic() > deadline_s:
                 raise EngineError(f'nothing went on for too long; {self._why()}')
             self._pause(LOOK_S)
@@ -203,7 +208,7 @@ class DemoRun:
         if shown != self._shown and stream.reason:
             self._view.note(f'engine {STATES.get(stream.state, "unknown")}: {stream.reason}')
         if stream.state == StreamStatus.STATE_LOADING and stream.reason:
-            self._keep(f'the engine failed during the run, and was loaded again: {stream.reason}')
+            self._keep(f'the engine failed in the run and began to load again: {stream.reason}')
         elif stream.state == StreamStatus.STATE_RUNNING and self._shown[1]:
             self._view.note('engine running again')
         self._shown = shown
@@ -219,11 +224,21 @@ class DemoRun:
         if trouble not in self._failures:
             self._failures.append(trouble)
 
+    def _running(self) -> bool:
+        """Return whether the engine delivers."""
+        stream = self._heard.stream
+        return stream is not None and stream.state == StreamStatus.STATE_RUNNING
+
     def _why(self) -> str:
         """Say what is known of a run that stands still."""
-        stream, tails = self._heard.stream, []
+        stream, playback, tails = self._heard.stream, self._heard.playback, []
         if stream is not None and stream.reason:
             tails.append(f'the engine says: {stream.reason}')
+        if playback is not None and playback.chunks_rejected:
+            tails.append(
+                f'{playback.chunks_rejected} chunks were refused by the servo, most often because '
+                f'they came too late: this machine is too busy'
+            )
         tails.append(f'see the logs in {self._options.out / "log"}')
         return '; '.join(tails)
 

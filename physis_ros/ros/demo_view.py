@@ -7,6 +7,7 @@ Only shows; what is heard and what is decided lives elsewhere.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any, TextIO
@@ -151,7 +152,8 @@ class View:
             rates[3] = hertz(play.servo_hz)
             misses = f'{play.deadline_misses} / {play.deadline_due}'
             underruns = f'{play.underrun_ticks} ticks'
-        now = f'{heard.tracking.last_m * 1e3:.0f} mm' if heard.episode >= 0 else '-'
+        last_m = heard.tracking.last_m
+        now = '-' if math.isnan(last_m) else f'{last_m * 1e3:.0f} mm'
         mean = millimetres(heard.tracking.mean_m)
         before = ' '.join(millimetres(value) for value in heard.episodes_m[-5:]) or '-'
         table.add_row('sensor', rates[0], 'age p50 / p99', age, 'tracking error', now)
