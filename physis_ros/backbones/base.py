@@ -9,7 +9,7 @@ only computes. Rows of a batch are independent: they may differ in step, stream 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
@@ -218,3 +218,13 @@ class Backbone(Protocol):
 
     def decode(self, latent: Tensor, inputs: Mapping[str, Tensor], frames: bool) -> Decoded:
         """Turn the final latent into actions and, when asked, frames."""
+
+    def hold(self, blocks: Collection[int]) -> None:
+        """
+        Load what is not there yet of these blocks; may run beside calls that use others.
+
+        :raises CheckpointError: if their weights are missing or damaged.
+        """
+
+    def drop(self, blocks: Collection[int]) -> None:
+        """Free the weights of these blocks, which nobody runs any more."""

@@ -8,6 +8,7 @@ others of the same kind, ``synthetic:...`` is a model of any size without a mean
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from physis_ros.backbones.base import Backbone, KvRule, ModelSpec
@@ -34,7 +35,8 @@ def open_backbone(uri: str, device: str = 'cpu', blocks: frozenset[int] | None =
     from physis_ros.backbones.reach.backbone import ReachBackbone
     from physis_ros.backbones.reach.checkpoint import load_network
 
-    return ReachBackbone(load_network(_reach_path(rest), device, blocks))
+    load = partial(load_network, _reach_path(rest), device)
+    return ReachBackbone(load(blocks), load)
 
 
 def read_spec(uri: str) -> ModelSpec:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -213,6 +213,16 @@ class SyntheticBackbone:
             return Decoded(actions, None)
         image = torch.sigmoid(flat @ self._w['frame']) * 255.0
         return Decoded(actions, image.to(torch.uint8).view(rows, 1, _IMAGE, _IMAGE, 3))
+
+    def hold(self, blocks: Collection[int]) -> None:
+        """Make what is not there yet of these blocks."""
+        for index in set(blocks) - set(self._blocks):
+            self._blocks[index] = self._block_weights(index)
+
+    def drop(self, blocks: Collection[int]) -> None:
+        """Free the weights of these blocks."""
+        for index in blocks:
+            del self._blocks[index]
 
     def _attend(self, hidden: Tensor, weights: Mapping[str, Tensor], kv: KvWindow) -> Tensor:
         rows, tokens, width = hidden.shape

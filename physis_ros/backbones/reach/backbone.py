@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import torch
 from torch import Tensor
@@ -17,10 +17,13 @@ class ReachBackbone:
     A loaded reach model; see :class:`physis_ros.backbones.base.Backbone` for the contract.
 
     :param network: ready to run.
+    :param load: reads the network again with other blocks.
     """
 
-    def __init__(self, network: ReachNetwork) -> None:
-        self._network = network
+    def __init__(
+        self, network: ReachNetwork, load: Callable[[frozenset[int]], ReachNetwork]
+    ) -> None:
+        self._network, self._load = network, load
 
     @property
     def spec(self) -> ModelSpec:
@@ -53,3 +56,15 @@ class ReachBackbone:
     def decode(self, latent: Tensor, inputs: Mapping[str, Tensor], frames: bool) -> Decoded:
         """Turn the final latent into actions and, when asked, frames."""
         return self._network.decode(latent, inputs, frames)
+
+    def hold(self, blocks: Collection[int]) -> None:
+        """Load what is not there yet of these blocks."""
+        own = self._network.blocks
+        missing = frozenset(block for block in blocks if str(block) not in own)
+        if missing:
+            own.update(self._load(missing).blocks)
+
+    def drop(self, blocks: Collection[int]) -> None:
+        """Free the weights of these blocks."""
+        for block in blocks:
+            self._network.blocks.pop(str(block))
