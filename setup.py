@@ -43,6 +43,7 @@ setup(
         'simulation': ['mujoco==3.8.1'],
         'serving': ['grpcio', 'protobuf'],
         'onnx': ['onnx'],
+        'metrics': ['prometheus-client'],
     },
     entry_points={'console_scripts': [f'physis = {NAME}.cli:main']},
 )
