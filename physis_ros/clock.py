@@ -50,6 +50,30 @@ class ManualClock:
         self._now_ns = now_ns
 
 
+# A stream clock that gains this much on the steady clock at once was set, or its bag wound on.
+STEP_NS = 1_000_000_000
+
+
+class ClockSteps:
+    """
+    Tells when a stream clock was set ahead: it gained a second or more on the steady clock.
+
+    A process that did not run for a while loses on both clocks alike, which is no step. Steps
+    back need no second clock. Pure: fed live and from recordings.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[int, int] | None = None
+
+    def ahead_ns(self, now_ns: int, steady_ns: int) -> int:
+        """Return by how much the clock was set ahead since the last call [ns]; 0 when not."""
+        last, self._last = self._last, (now_ns, steady_ns)
+        if last is None:
+            return 0
+        gained_ns = (now_ns - last[0]) - (steady_ns - last[1])
+        return gained_ns if gained_ns >= STEP_NS else 0
+
+
 def system_minus_steady_ns(samples: int = 9) -> int:
     """
     Return system time minus steady time [ns].

@@ -70,9 +70,8 @@ class Bench:
         self.executor.shutdown()
 
 
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    """Give a bench in a context of its own."""
+def made_bench() -> Iterator[Bench]:
+    """Make a bench in a context of its own, and take it down."""
     rclpy = pytest.importorskip('rclpy')
     from rclpy.signals import SignalHandlerOptions
 
@@ -82,6 +81,10 @@ def bench() -> Iterator[Bench]:
     yield made
     made.close()
     rclpy.try_shutdown(context=context)
+
+
+bench = pytest.fixture(made_bench, name='bench')
+shared_bench = pytest.fixture(made_bench, name='shared_bench', scope='module')
 
 
 class Launcher:
@@ -133,5 +136,13 @@ class Launcher:
 def launcher(tmp_path: Path) -> Iterator[Launcher]:
     """Give a launcher whose processes end with the test."""
     made = Launcher(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope='module')
+def shared_launcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
+    """Give a launcher whose processes end with the tests of a file."""
+    made = Launcher(tmp_path_factory.mktemp('logs'))
     yield made
     made.close()

@@ -99,7 +99,7 @@ def test_joints_between_two_states_are_interpolated() -> None:
     assert observation.receive_ns == 41 * MS
 
 
-def test_joints_behind_the_frame_are_held_with_their_own_stamp() -> None:
+def test_T20_joints_behind_the_frame_are_held_with_their_own_stamp() -> None:
     aligner = Aligner(config())
     aligner.joints(JointReading(20 * MS, 20 * MS, NAMES, [3.0, 1.0], [4.0, 0.0]))
     aligner.frame(25 * MS, 26 * MS, image(1))
@@ -108,7 +108,7 @@ def test_joints_behind_the_frame_are_held_with_their_own_stamp() -> None:
     assert observation.joint_stamp_ns == observation.oldest_ns == 20 * MS
 
 
-def test_joints_only_after_the_frame_serve_within_the_tolerance() -> None:
+def test_T20_joints_only_after_the_frame_serve_within_the_tolerance() -> None:
     aligner = Aligner(config())
     aligner.frame(25 * MS, 26 * MS, image(1))
     aligner.joints(JointReading(30 * MS, 31 * MS, NAMES, [3.0, 1.0]))
@@ -199,7 +199,7 @@ def test_what_becomes_of_messages() -> None:
     assert values(seen(aligner, 130)) == [1, 3, 5]
 
 
-def test_time_going_back_is_told_apart_from_a_late_message() -> None:
+def test_T7_time_going_back_is_told_apart_from_a_late_message() -> None:
     """T8, T19: the owner clears, nothing old is compared with the new."""
     aligner = Aligner(config(regress_ns=500 * MS))
     aligner.frame(1000 * MS, 1000 * MS, image(1))
@@ -241,7 +241,7 @@ def test_another_size_is_refused() -> None:
         Aligner(config()).frame(1, 1, np.zeros((2, 4, 3), np.uint8))
 
 
-def test_skew_is_the_least_delay_of_the_last_window() -> None:
+def test_T16_skew_is_the_least_delay_of_the_last_window() -> None:
     skew = SkewEstimate(100)
     assert [skew.least_ns] == [None]
     for receive, delay in ((0, 9), (50, -7), (99, 9)):
@@ -272,3 +272,14 @@ def test_skew_is_the_least_delay_of_the_last_window() -> None:
 def test_impossible_rules_are_refused(changes: dict[str, Any], name: str) -> None:
     with pytest.raises(ParameterError, match=f'^{name} must be'):
         config(**changes)
+
+
+def test_T14_a_camera_on_another_clock_than_the_joints_shows_and_is_refused() -> None:
+    """As with a simulator whose camera is stamped by the wall and whose joints by the world."""
+    aligner = Aligner(config(joint_tolerance_ns=50 * MS))
+    aligner.frame(1000 * MS, 5000 * MS, image(1))
+    aligner.joints(JointReading(4995 * MS, 5000 * MS, NAMES, [0.0, 0.0]))
+    assert aligner.skew_ns == {'camera': 4000 * MS, 'joints': 5 * MS}
+    assert aligner.as_of(5000 * MS) is Lack.STALE_FRAME
+    aligner.frame(4900 * MS, 5001 * MS, image(2))
+    assert aligner.as_of(5001 * MS) is Lack.STALE_JOINTS

@@ -118,7 +118,7 @@ def test_stream_time_at_twice_the_speed() -> None:
 
 
 @pytest.mark.parametrize('clock_first', [True, False])
-def test_time_that_goes_back_makes_one_epoch_however_it_shows(clock_first: bool) -> None:
+def test_T7_time_that_goes_back_makes_one_epoch_however_it_shows(clock_first: bool) -> None:
     bench = Bench()
     for index in range(4):
         bench.see(1000 + index * 25)
@@ -155,7 +155,7 @@ def test_reset_delivers_nothing_of_the_older_epoch_and_begins_at_once() -> None:
     assert (counts['entered'], counts['delivered'], counts['dropped']) == (2, 1, 1)
 
 
-def test_backward_clock_begins_a_new_epoch_and_forgets_what_was_seen() -> None:
+def test_T19_a_backward_clock_begins_a_new_epoch_and_forgets_what_was_seen() -> None:
     """T7, T8: a looped bag."""
     bench = Bench()
     bench.see(400)
@@ -173,7 +173,7 @@ def test_backward_clock_begins_a_new_epoch_and_forgets_what_was_seen() -> None:
     assert bench.got[0].chunk.epoch == 1
 
 
-def test_a_result_that_comes_after_the_jump_is_not_delivered() -> None:
+def test_T19_a_result_that_comes_after_the_jump_is_not_delivered() -> None:
     bench = Bench()
     bench.see(400)
     bench.at(100)
@@ -182,7 +182,7 @@ def test_a_result_that_comes_after_the_jump_is_not_delivered() -> None:
     assert bench.producer.status().epoch == 1
 
 
-def test_clock_stepping_back_a_little_is_no_jump() -> None:
+def test_T6_a_clock_stepping_back_a_little_is_no_jump() -> None:
     bench = Bench()
     bench.see(400)
     bench.at(393)
@@ -217,7 +217,7 @@ def test_pause_lets_nothing_in_and_going_on_begins_an_epoch() -> None:
     assert bench.producer.status().epoch == 1
 
 
-def test_stopped_clock_is_neither_entry_nor_failure() -> None:
+def test_T9_a_stopped_clock_is_neither_entry_nor_failure() -> None:
     bench = Bench()
     bench.see(0)
     for _ in range(50):
@@ -241,7 +241,7 @@ def test_why_there_is_nothing_is_said() -> None:
     assert bench.producer.status().lack is Lack.STALE_FRAME
 
 
-def test_skewed_stamps_never_make_negative_times() -> None:
+def test_T16_skewed_stamps_never_make_negative_times() -> None:
     """Stamps ahead of the clock: counted, and the times stay in order."""
     bench = Bench()
     bench.see(200, way_ms=-100)

@@ -63,7 +63,7 @@ class TimedNode(Node):
         self.jump_handle.unregister()
 
 
-def test_steps_back_and_far_ahead_are_jumps(bench: Any) -> None:
+def test_T24_only_steps_back_and_far_ahead_are_jumps(bench: Any) -> None:
     node = bench.add(TimedNode, {'use_sim_time': True})
     assert node.ros_time.simulated
     clock_out = bench.probe.create_publisher(Clock, '/clock', qos.CLOCK)

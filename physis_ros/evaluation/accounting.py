@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from physis_ros.clock import ClockSteps
 from physis_ros.errors import BagError
 from physis_ros.evaluation.recording import Recording, Tick
 from physis_ros.output.figures import Figures
@@ -77,7 +78,7 @@ def servo_rate_hz(recording: Recording) -> float:
 def recompute(recording: Recording, config: PlayerConfig | None = None) -> Figures:
     """Return the figures of the recorded ticks and chunks."""
     player = Player(config or player_config(recording))
-    begun, last_ns = False, 0
+    begun, last_ns, steps = False, 0, ClockSteps()
     for item in _in_order(recording):
         if isinstance(item, ActionChunk):
             # Nobody recorded when it reached the servo: the hand-over comes nearest, but a chunk
@@ -88,7 +89,8 @@ def recompute(recording: Recording, config: PlayerConfig | None = None) -> Figur
             player.activate(item.command.stamp_ns)
             begun = True
         last_ns = item.command.stamp_ns
-        player.account.tick(item.command, item.ticked_ns - item.scheduled_ns)
+        stepped = steps.ahead_ns(last_ns, item.scheduled_ns) > 0
+        player.account.tick(item.command, item.ticked_ns - item.scheduled_ns, stepped)
     return player.account.figures()
 
 

@@ -61,7 +61,7 @@ class Account:
     **misses** its deadline when no fresh command was played in it, for one cause each: ``lost``
     (the servo did not tick), the underrun's reason (no chunk could be played), ``old`` (the
     command was older than ``max_action_age_ns``), ``late`` (the tick came more than ``late_ns``
-    after its schedule). Warm-up lasts from activation or a new epoch until ``settle_ns`` after the
+    after its schedule). Where the clock was set ahead no period has passed. Warm-up lasts from activation or a new epoch until ``settle_ns`` after the
     first command played from a chunk of it. A tick with the stamp of the one before is a paused
     clock and counts nothing; an earlier stamp begins all figures anew.
     """
@@ -107,11 +107,13 @@ class Account:
         """Count a message that could not even be read as a chunk."""
         self._arrivals.malformed()
 
-    def tick(self, command: Command, late_ns: int = 0) -> None:
+    def tick(self, command: Command, late_ns: int = 0, stepped: bool = False) -> None:
         """
         Count one tick, silent ones too.
 
         :param late_ns: the tick's instant minus its scheduled one.
+        :param stepped: the clock was set ahead since the last tick: the time between passed for
+            nobody.
         """
         last = self._last
         if last is not None and command.stamp_ns == last.stamp_ns:
@@ -122,6 +124,9 @@ class Account:
             last = None
         elif last is None:
             self._since_ns = command.stamp_ns
+        if stepped and last is not None:
+            self._skip(command.stamp_ns - last.stamp_ns)
+            last = None
         self._until_ns, self._last = command.stamp_ns, command
         self._arrivals.played(command)
         counted = self._phase is Phase.ACTIVE
@@ -131,6 +136,13 @@ class Account:
             self._warmup += self._phase is Phase.WARMING
             return
         self._count(command, last if counted else None, max(late_ns, 0))
+
+    def _skip(self, passed_ns: int) -> None:
+        """Take time out of an underrun and of warm-up that the clock was only set ahead by."""
+        if self._gap_ns is not None:
+            self._gap_ns += passed_ns
+        if self._played_ns is not None:
+            self._played_ns += passed_ns
 
     def _turn(self, command: Command) -> None:
         """Work out the phase at this tick."""

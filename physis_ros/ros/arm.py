@@ -30,6 +30,7 @@ from physis_ros.errors import ChunkError
 from physis_ros.ros import conversions, qos, realtime
 from physis_ros.ros.arm_config import MS_NS, RATES, ArmNodeConfig
 from physis_ros.ros.arm_episodes import Episodes, Phase
+from physis_ros.ros.clock import seldom
 from physis_ros.ros.diagnostics import Diagnostics, Level, Report
 from physis_ros.ros.pacing import Pace, newest_tick
 from physis_ros.ros.parameters import declare
@@ -231,7 +232,7 @@ class ArmNode(Node):
             position = conversions.commanded_positions(message, JOINT_NAMES)
         except ChunkError as error:
             self._counts['commands_refused'] += 1
-            self.get_logger().error(str(error), throttle_duration_sec=5.0)
+            self.get_logger().error(str(error), **seldom(5.0))
             return
         self._counts['commands'] += 1
         last, self._last_command = self._last_command, position

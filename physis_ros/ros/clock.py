@@ -7,16 +7,33 @@ System time, or /clock under ``use_sim_time``. Durations are measured on the ste
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
-from rclpy.clock import ClockChange, JumpHandle, JumpThreshold, TimeJump
+from rclpy.clock import Clock, ClockChange, ClockType, JumpHandle, JumpThreshold, TimeJump
 from rclpy.duration import Duration
 from rclpy.node import Node
 
+from physis_ros.clock import STEP_NS, ClockSteps
+
 # A forward step of this size is a jump (a bag was wound on), below it a clock that came late.
-FORWARD_JUMP_NS = 1_000_000_000
+FORWARD_JUMP_NS = STEP_NS
 BACKWARD_JUMP_NS = 1
+# So long a missing clock, or one that stands still, is nothing to speak of.
+PATIENCE_NS = 5_000_000_000
+
+
+@cache
+def steady() -> Clock:
+    """Return the steady clock, for timers and logs that no step of the time may hold up."""
+    return Clock(clock_type=ClockType.STEADY_TIME)
+
+
+def seldom(duration_s: float) -> dict[str, Any]:
+    """Return what tells a logger to say a line at most once in that time, of the steady clock."""
+    return {'throttle_duration_sec': duration_s, 'throttle_time_source_type': steady()}
 
 
 class Jump(NamedTuple):
@@ -40,6 +57,8 @@ class RosClock:
 
     def __init__(self, node: Node) -> None:
         self._clock: Any = node.get_clock()
+        self._steps = ClockSteps()
+        self._stood: tuple[int, int] | None = None
 
     def now_ns(self) -> int:
         """Return ROS time [ns]; 0 under simulation until the first /clock message."""
@@ -51,6 +70,37 @@ class RosClock:
         """Whether the time comes from /clock."""
         active: bool = self._clock.ros_time_is_active
         return active
+
+    def system_step(self) -> Jump | None:
+        """
+        Return the jump when the system clock was set ahead since the last call, else None.
+
+        ROS tells of jumps of /clock only (:meth:`on_jump`); to be called every now and then.
+        """
+        if self.simulated:
+            return None
+        ahead_ns = self._steps.ahead_ns(self.now_ns(), time.monotonic_ns())
+        if not ahead_ns:
+            return None
+        return Jump(f'the system clock was set by {ahead_ns * 1e-9:+.3f} s', False)
+
+    def waiting(self) -> str:
+        """
+        Say that /clock has not come, or stands still, for five seconds and more; else nothing.
+
+        To be called every now and then.
+        """
+        if not self.simulated:
+            return ''
+        now_ns, steady_ns = self.now_ns(), time.monotonic_ns()
+        if self._stood is None or self._stood[0] != now_ns:
+            self._stood = now_ns, steady_ns
+        stood_ns = steady_ns - self._stood[1]
+        if stood_ns < PATIENCE_NS:
+            return ''
+        if now_ns == 0:
+            return 'waiting for /clock: use_sim_time is true and nobody has published the time yet'
+        return f'the time stands still at {now_ns * 1e-9:.3f} s: /clock is paused or has ended'
 
     def on_jump(self, callback: Callable[[Jump], None]) -> JumpHandle:
         """

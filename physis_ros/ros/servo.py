@@ -12,20 +12,20 @@ import time
 from collections import OrderedDict
 from typing import Any
 
-from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
 from rclpy.executors import Executor
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_srvs.srv import SetBool, Trigger
 
+from physis_ros.clock import ClockSteps
 from physis_ros.errors import ChunkError
 from physis_ros.msg import ActionChunk as ActionChunkMessage
 from physis_ros.msg import ChunkTimes as ChunkTimesMessage
 from physis_ros.msg import Playback, PlaybackStatus
 from physis_ros.output.figures import Phase
 from physis_ros.ros import conversions, qos, realtime, servo_report
-from physis_ros.ros.clock import RosClock
+from physis_ros.ros.clock import RosClock, seldom, steady
 from physis_ros.ros.commands import Adapter
 from physis_ros.ros.diagnostics import Diagnostics, Level, Report
 from physis_ros.ros.parameters import declare, refuse_unknown
@@ -60,6 +60,9 @@ class ServoNode(Node):
         self.player = Player(self.config.player)
         self._adapter = Adapter(self.config, self.player)
         self._ros_time = RosClock(self)
+        self._steps = ClockSteps()
+        self._apart_ns = 0
+        self._waits = ''
         self._watch = QosWatch(self)
         self._newest = (-1, -1)
         self._other_engine = False
@@ -90,8 +93,8 @@ class ServoNode(Node):
         self.create_service(SetBool, '~/pause', self._on_pause)
         self._diagnostics = Diagnostics(self, watch)
         self._diagnostics.add('playback', self._report)
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(1.0 / self.config.status_rate_hz, self._request_status, clock=steady)
+        rate_hz = self.config.status_rate_hz
+        self.create_timer(1.0 / rate_hz, self._request_status, clock=steady())
         refuse_unknown(self)
 
     def run(self, executor: Executor, stop: Stop) -> None:
@@ -133,7 +136,8 @@ class ServoNode(Node):
 
     def _tick(self, now_ns: int, scheduled_ns: int, steady_ns: int) -> None:
         """Ask for one command and publish it, the command first."""
-        command = self.player.tick(now_ns, scheduled_ns)
+        stepped = self._steps.ahead_ns(now_ns, steady_ns) > 0
+        command = self.player.tick(now_ns, scheduled_ns, stepped)
         message = self._adapter.message(command)
         if message is not None:
             self._command_out.publish(message)
@@ -176,8 +180,12 @@ class ServoNode(Node):
             self._publish_status()
 
     def _request_status(self) -> None:
-        """Ask for a status after the next tick."""
+        """Ask for a status after the next tick, and say when no tick comes for want of a time."""
         self._status_due = True
+        waits = self._ros_time.waiting()
+        if waits and not self._waits:
+            self.get_logger().warning(waits)
+        self._waits = waits
 
     def _on_chunk(self, message: ActionChunkMessage) -> None:
         """Offer a chunk to the player."""
@@ -192,7 +200,9 @@ class ServoNode(Node):
         if self._other_engine and (chunk.epoch, chunk.chunk) < self._newest:
             self._begin_anew()
         self._stream = chunk.stream
-        verdict = self.player.offer(chunk, self._ros_time.now_ns())
+        now_ns = self._ros_time.now_ns()
+        self._apart_ns = now_ns - chunk.times.publish_ns
+        verdict = self.player.offer(chunk, now_ns)
         if verdict.accepted:
             self._newest = max(self._newest, (chunk.epoch, chunk.chunk))
         elif self.player.account.phase is not Phase.INACTIVE:
@@ -220,7 +230,7 @@ class ServoNode(Node):
 
     def _refused(self, chunk: str, why: str) -> None:
         """Say why a chunk was refused."""
-        self.get_logger().warning(f'chunk {chunk} refused: {why}', throttle_duration_sec=2.0)
+        self.get_logger().warning(f'chunk {chunk} refused: {why}', **seldom(2.0))
 
     def _remember(self, chunk: ActionChunk, times: ChunkTimesMessage) -> None:
         """Keep where a chunk's time went, for the account of its ticks."""
@@ -233,7 +243,7 @@ class ServoNode(Node):
         position = self._joints.position(message)
         if position is None:
             trouble = f'joint_states: {self._joints.trouble}'
-            self.get_logger().error(trouble, throttle_duration_sec=5.0)
+            self.get_logger().error(trouble, **seldom(5.0))
             return
         stamp_ns = conversions.time_ns(message.header.stamp) or self._ros_time.now_ns()
         self.player.measured(position, stamp_ns)
@@ -277,7 +287,7 @@ class ServoNode(Node):
     def _report(self) -> Report:
         """Diagnose the playing."""
         if self._command is None:
-            return Report(Level.WARN, 'no tick yet: waiting for /clock')
+            return Report(Level.WARN, self._waits or 'no tick yet')
         return servo_report.report(self._snapshot(self._command), self._joints)
 
     def _snapshot(self, command: Command) -> servo_report.Snapshot:
@@ -293,4 +303,6 @@ class ServoNode(Node):
             servo_hz=self.config.servo_rate_hz,
             subscribers=self._command_out.get_subscription_count(),
             stopping=self._closed,
+            waits=self._waits,
+            apart_ns=self._apart_ns,
         )

@@ -31,6 +31,9 @@ WORDS = {
     Reason.INACTIVE: 'paused',
 }
 
+# No observation is of use after so long: more than a message's way, two clocks.
+CLOCKS_APART_NS = 10_000_000_000
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -40,6 +43,8 @@ class Snapshot:
     :param stream: whose chunks are played.
     :param command: the last tick.
     :param last_age_ns: of the last command played from a chunk; None when none was.
+    :param waits: what is to be said of a clock that is missing or stands still.
+    :param apart_ns: how long ago, by our clock, the last chunk was published.
     """
 
     now_ns: int
@@ -51,6 +56,8 @@ class Snapshot:
     servo_hz: float
     subscribers: int
     stopping: bool = False
+    waits: str = ''
+    apart_ns: int = 0
 
 
 def status(snapshot: Snapshot) -> PlaybackStatus:
@@ -118,8 +125,12 @@ def report(snapshot: Snapshot, joints: ServoJoints) -> Report:
         'joint_states_refused': dict(joints.refused),
         'command_subscribers': snapshot.subscribers,
     }
+    if snapshot.waits:
+        return Report(Level.WARN, snapshot.waits, values)
     if joints.trouble:
         return Report(Level.ERROR, f'joint_states: {joints.trouble}', values)
+    if command.play is not Play.PLAYING and apart(snapshot.apart_ns):
+        return Report(Level.ERROR, f'action_chunk: {apart(snapshot.apart_ns)}', values)
     if command.reason is Reason.EXPIRED:
         return Report(Level.ERROR, WORDS[command.reason], values)
     if command.play is not Play.PLAYING:
@@ -128,6 +139,17 @@ def report(snapshot: Snapshot, joints: ServoJoints) -> Report:
     if not snapshot.subscribers:
         return Report(Level.WARN, 'nobody listens to the commands', values)
     return Report(Level.OK, WORDS[Reason.NONE], values)
+
+
+def apart(behind_ns: int) -> str:
+    """Say that a stamp cannot be of our clock; nothing when it can."""
+    if abs(behind_ns) < CLOCKS_APART_NS:
+        return ''
+    where = 'behind' if behind_ns > 0 else 'ahead of'
+    return (
+        f'its time is {abs(behind_ns) * 1e-9:.0f} s {where} ours: use_sim_time must be the same '
+        f'at both ends, and the clocks of two machines set'
+    )
 
 
 def quantiles(figures: Quantiles, factor: float = 1.0) -> QuantilesMessage:

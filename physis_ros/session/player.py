@@ -30,6 +30,9 @@ __all__ = ['Player', 'PlayerConfig', 'PlayerState']
 ENOUGH_INTERVALS = 20
 LEAST_DEPTH_NS = 200_000_000
 NOTHING = np.zeros(0)
+# Without a command for so long (a process that stood still, a clock that was set) the robot is no
+# longer where its last one would have led.
+ABSENCE_NS = 100_000_000
 BRIEF = (Play.HOLD, Play.RAMP)
 
 
@@ -162,7 +165,7 @@ class Player:
         """Note a new epoch: even a clock that stands still repeats nothing of the one before."""
         self._offered_ns, self._began_ns, self._turned = None, now_ns, True
 
-    def tick(self, now_ns: int, scheduled_ns: int) -> Command:
+    def tick(self, now_ns: int, scheduled_ns: int, stepped: bool = False) -> Command:
         """
         Return the command for ``now_ns``.
 
@@ -170,6 +173,7 @@ class Player:
         dropped and the stream starts anew from the next measured state.
 
         :param scheduled_ns: when this tick was due; only the account looks at it.
+        :param stepped: the clock was set ahead since the last tick; only the account looks.
         """
         last = self._command
         if last is not None and now_ns == last.stamp_ns and not self._turned:
@@ -180,7 +184,7 @@ class Player:
         self._turned = False
         command = self._within(self._decide(now_ns))
         self._remember(command)
-        self.account.tick(command, now_ns - scheduled_ns)
+        self.account.tick(command, now_ns - scheduled_ns, stepped)
         return command
 
     def _remember(self, command: Command) -> Command:
@@ -233,7 +237,9 @@ class Player:
     def _must_join(self, sample: Sample) -> bool:
         """Whether the robot is anywhere but on the timeline."""
         last = self._command
-        return last is None or last.play is not Play.PLAYING or last.epoch != sample.epoch
+        if last is None or last.play is not Play.PLAYING or last.epoch != sample.epoch:
+            return True
+        return sample.time_ns - last.stamp_ns > ABSENCE_NS
 
     def _fresh(self, sample: Sample) -> bool:
         """Whether a sample is young enough; exactly the greatest age still is."""
@@ -275,16 +281,17 @@ class Player:
 
     def _start(self, now_ns: int) -> State | None:
         """Return where the robot is: its last command, or measured if it has been left alone."""
-        last = self._command
-        if self._moved is not None and last is not None and last.play is not Play.SILENT:
-            passed_s = (now_ns - self._moved.time_ns) * NS
-            position = self._moved.position + self._moved.velocity * passed_s
-            return State(now_ns, position, self._moved.velocity)
+        last, moved = self._command, self._moved
+        silent = last is None or last.play is Play.SILENT
+        if moved is not None and not silent and now_ns - moved.time_ns <= ABSENCE_NS:
+            passed_s = (now_ns - moved.time_ns) * NS
+            position = moved.position + moved.velocity * passed_s
+            return State(now_ns, position, moved.velocity)
         measured = self._measured
         if measured is not None and now_ns - measured.time_ns <= self.config.state_age_ns:
             return replace(measured, time_ns=now_ns)
-        if self._moved is not None:
-            return State(now_ns, self._moved.position, np.zeros(len(self._moved.position)))
+        if moved is not None:
+            return State(now_ns, moved.position, np.zeros(len(moved.position)))
         return None
 
     def _join(self, start: State, sample: Sample) -> Sample:
