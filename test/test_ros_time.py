@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,13 +37,13 @@ SLOW = 'synthetic:blocks=2,steps=2,stage_ms=25'
 
 
 @pytest.fixture(scope='module')
-def servo(shared_bench: Any, shared_launcher: Any) -> Iterator[Any]:
+def servo(shared_bench: Any, shared_launcher: Any) -> Any:
     """Give a world and a servo node that has not heard the time yet; its log is ``said()``."""
     arguments = ('use_sim_time:=true', f'joints:=[{", ".join(JOINTS)}]', 'settle_ms:=0.0')
     given = [word for text in arguments for word in ('-p', text)]
     process = shared_launcher.start('physis_ros.ros.servo_node', '--ros-args', *given)
     world = World(shared_bench)
-    yield SimpleNamespace(world=world, said=lambda: shared_launcher.log(process))
+    return SimpleNamespace(world=world, said=lambda: shared_launcher.log(process))
 
 
 @pytest.fixture(scope='module')

@@ -61,9 +61,10 @@ class Account:
     **misses** its deadline when no fresh command was played in it, for one cause each: ``lost``
     (the servo did not tick), the underrun's reason (no chunk could be played), ``old`` (the
     command was older than ``max_action_age_ns``), ``late`` (the tick came more than ``late_ns``
-    after its schedule). Where the clock was set ahead no period has passed. Warm-up lasts from activation or a new epoch until ``settle_ns`` after the
-    first command played from a chunk of it. A tick with the stamp of the one before is a paused
-    clock and counts nothing; an earlier stamp begins all figures anew.
+    after its schedule). Where the clock was set ahead no period has passed. Warm-up lasts from
+    activation or a new epoch until ``settle_ns`` after the first command played from a chunk of
+    it. A tick with the stamp of the one before is a paused clock and counts nothing; an earlier
+    stamp begins all figures anew.
     """
 
     def __init__(self, config: AccountConfig) -> None:
