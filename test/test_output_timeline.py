@@ -153,9 +153,25 @@ def test_C10_what_the_new_chunk_does_not_cover_stays():
         assert at(line, time_ms) == pytest.approx(time_ms / 25)
 
 
+def test_C10_a_chunk_of_one_step_that_lies_ahead_stays_too():
+    line = timeline()
+    line.offer(chunk(0, start_ms=37, steps=[2.0], dt_ms=10), 0)
+    line.offer(chunk(1, start_ms=1, steps=[1.0], dt_ms=10), 1 * MS)
+    assert [at(line, time_ms) for time_ms in (1, 36, 37, 38)] == [1.0, None, 2.0, None]
+
+
+def test_C10_the_last_step_of_the_old_tail_is_reached_from_the_new_one():
+    line = timeline()
+    line.offer(chunk(0, start_ms=35, steps=[0, 1, 2, 3]), 0)
+    assert line.offer(chunk(1, start_ms=35, steps=[0, 1, 2]), 65 * MS).from_ns == 85 * MS
+    assert at(line, 97.5) == pytest.approx(2.5)
+    assert at(line, 110) == 3.0
+
+
 REFUSALS = {
     ChunkReject.WRONG_WIDTH: chunk(1, names=('shoulder',)),
     ChunkReject.WRONG_NAMES: chunk(1, names=('shoulder', 'wrist')),
+    ChunkReject.WRONG_DT: chunk(6, epoch=2, dt_ms=1e12),
     ChunkReject.NON_FINITE: chunk(1, steps=[0.0, float('nan'), 0.0, 0.0]),
     ChunkReject.STALE_EPOCH: chunk(9, epoch=1),
     ChunkReject.DUPLICATE: chunk(5, epoch=2),
@@ -184,6 +200,8 @@ EDGES = [
     chunk(start_ms=2000),
     chunk(observed_ms=500),
     chunk(observed_ms=-1000),
+    chunk(dt_ms=1000),
+    chunk(dt_ms=1.25),
 ]
 
 
@@ -191,6 +209,24 @@ EDGES = [
 def test_the_edges_of_refusal_are_let_in(index):
     line = timeline(max_action_age_ns=1000 * MS if index != 1 else 3000 * MS)
     assert line.offer(EDGES[index], 0).accepted
+
+
+@pytest.mark.parametrize(
+    ('dt_ms', 'words'),
+    [
+        (1e12, 'to 1000 ms (max_action_age), got 1e+12 ms'),
+        (1000 + 1e-6, 'got 1000.000001 ms'),
+        (1e-6, 'dt must be 1.25 ms (all of it one servo period) to'),
+        (1.25 - 1e-6, 'got 1.249999 ms'),
+    ],
+)
+def test_steps_too_close_or_too_far_apart_to_be_played_are_refused(dt_ms, words):
+    # Four steps at 200 Hz: at least a fourth of 5 ms apart, or all fall between two ticks.
+    line = timeline(max_action_age_ns=1000 * MS, servo_rate_hz=200.0)
+    verdict = line.offer(chunk(dt_ms=dt_ms), 0)
+    assert verdict.reject is ChunkReject.WRONG_DT
+    assert words in verdict.detail
+    assert line.epoch == -1
 
 
 def test_columns_are_taken_by_name():

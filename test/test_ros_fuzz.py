@@ -191,6 +191,8 @@ WHOLE = ChunkRecipe(
         ({'horizon': 2**32 - 1}, ChunkReject.MALFORMED),
         ({'dt_ns': 0}, ChunkReject.MALFORMED),
         ({'dt_ns': -DT_NS}, ChunkReject.MALFORMED),
+        ({'dt_ns': 1}, ChunkReject.WRONG_DT),
+        ({'dt_ns': 10**18}, ChunkReject.WRONG_DT),
         ({'kv_rule': 3}, ChunkReject.MALFORMED),
         ({'inputs': 0}, ChunkReject.MALFORMED),
         ({'names': JOINTS[:1], 'length': 16}, ChunkReject.WRONG_WIDTH),

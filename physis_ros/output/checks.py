@@ -22,13 +22,16 @@ class GateConfig:
     What may come in.
 
     :param names: joint names in the order of the commands; a chunk may have them in any order.
-    :param max_action_age_ns: greatest age of a command's oldest input.
+    :param period_ns: of the servo; a chunk that is over within one would fall between two ticks.
+    :param max_action_age_ns: greatest age of a command's oldest input; with steps further apart
+        than this, no chunk could ever come to its second one.
     :param far_future_ns: a chunk may begin at most so far ahead.
     :param skew_ns: an input may seem to come from at most so far ahead (clocks of two machines);
         more is a chunk from before the clock went back.
     """
 
     names: tuple[str, ...]
+    period_ns: int
     max_action_age_ns: int
     far_future_ns: int = 2_000_000_000
     skew_ns: int = 500_000_000
@@ -37,7 +40,7 @@ class GateConfig:
         """Refuse a gate that would let nothing in."""
         if not self.names or len(set(self.names)) != len(self.names):
             raise ParameterError('names', 'one or more different names', self.names)
-        for name in ('max_action_age_ns', 'far_future_ns'):
+        for name in ('period_ns', 'max_action_age_ns', 'far_future_ns'):
             if getattr(self, name) <= 0:
                 raise ParameterError(name, '> 0', getattr(self, name))
         if self.skew_ns < 0:
@@ -70,9 +73,9 @@ class Gate:
         :returns: the chunk to lay, its columns in our order and its steps within the limits
             (None when refused), and the verdict so far.
         """
-        names = self._wrong_names(chunk)
-        if names is not None:
-            return None, names
+        wrong = self._wrong_names(chunk) or self._wrong_dt(chunk)
+        if wrong is not None:
+            return None, wrong
         order = [chunk.names.index(name) for name in self.config.names]
         actions, clamped, reject = self._limits.screen(chunk.actions[:, order])
         reject = reject or self._limits.too_fast(actions, chunk.dt_ns)
@@ -96,6 +99,16 @@ class Gate:
             text = f'joints must be {list(expected)}, got {list(chunk.names)}'
             return Verdict(ChunkReject.WRONG_NAMES, text)
         return None
+
+    def _wrong_dt(self, chunk: ActionChunk) -> Verdict | None:
+        """Refuse steps so close, or so far apart, that they cannot be played."""
+        greatest_ns = self.config.max_action_age_ns
+        least_ns = -(-self.config.period_ns // chunk.horizon)
+        if least_ns <= chunk.dt_ns <= greatest_ns:
+            return None
+        rule = f'{least_ns / 1e6:.12g} ms (all of it one servo period) to {greatest_ns / 1e6:.12g} ms'
+        text = f'dt must be {rule} (max_action_age), got {chunk.dt_ns / 1e6:.12g} ms'
+        return Verdict(ChunkReject.WRONG_DT, text)
 
     def _out_of_turn(self, chunk: ActionChunk) -> Verdict | None:
         """Refuse an older epoch and a chunk that is not newer than the last one taken."""

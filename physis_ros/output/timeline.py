@@ -172,7 +172,7 @@ class Timeline:
             self._shorten(now_ns + depth_ns)
         old = self._covering(switch_ns)
         new = Stretch(switch_ns, to_ns, curve, origin)
-        tail = [item for item in self._stretches if item.to_ns > to_ns + chunk.dt_ns]
+        tail = [item for item in self._stretches if item.to_ns >= to_ns + chunk.dt_ns]
         self._cut(switch_ns)
         if old is None:
             self._bridge_to(new, now_ns)
@@ -229,8 +229,6 @@ class Timeline:
         """Keep what an older chunk says beyond the end of ``new``."""
         for item in tail:
             from_ns = max(item.from_ns, new.to_ns + new.origin.step_ns)
-            if from_ns >= item.to_ns:
-                continue
             kept = replace(item, from_ns=from_ns)
             if from_ns == new.to_ns + new.origin.step_ns:
                 self._stretches.append(self._bridge(new, kept))

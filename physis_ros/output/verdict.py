@@ -18,6 +18,7 @@ class ChunkReject(Enum):
     MALFORMED = 'malformed'
     WRONG_WIDTH = 'wrong_width'
     WRONG_NAMES = 'wrong_names'
+    WRONG_DT = 'wrong_dt'
     NON_FINITE = 'non_finite'
     STALE_EPOCH = 'stale_epoch'
     DUPLICATE = 'duplicate'

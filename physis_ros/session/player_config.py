@@ -125,7 +125,13 @@ class PlayerConfig:
         """The timeline's part."""
         kinds = self.interpolation or (Interpolation.CUBIC,) * len(self.names)
         return TimelineConfig(
-            gate=GateConfig(self.names, self.max_action_age_ns, self.far_future_ns, self.skew_ns),
+            gate=GateConfig(
+                self.names,
+                self.period_ns,
+                self.max_action_age_ns,
+                self.far_future_ns,
+                self.skew_ns,
+            ),
             kinds=Kinds.of(kinds),
             limits=Limits(self.joint_limits, self.limit_mode),
             merge=MergeConfig(self.merge, self.blend_ns, self.ensemble_decay),
