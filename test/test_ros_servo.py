@@ -15,56 +15,13 @@ pytest.importorskip('physis_ros.msg')
 
 from ros_cases import JOINTS, steady_chunk
 from sensor_msgs.msg import JointState
+from servo_cases import GIVEN, MODULE, Feed, call
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import SetBool, Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from physis_ros.msg import ActionChunk, Playback, PlaybackStatus
 from physis_ros.ros import conversions, qos
-
-MODULE = 'physis_ros.ros.servo_node'
-GIVEN = ('--ros-args', '-p', 'joints:=[shoulder, elbow]')
-
-
-class Feed:
-    """
-    Plays the robot and the engine: joint states and chunks, at their rates.
-
-    :param bench: the probe's.
-    :param running: whether it begins at once.
-    """
-
-    def __init__(self, bench: Any, running: bool = True) -> None:
-        self._bench = bench
-        self._chunks_out = bench.probe.create_publisher(ActionChunk, 'action_chunk', qos.CHUNK)
-        self._joints_out = bench.probe.create_publisher(JointState, 'joint_states', 10)
-        self.position, self.epoch, self.number = (0.5, 1.0), 0, 0
-        self.names: tuple[str, ...] = JOINTS
-        self._ticks = 0
-        self._timer = bench.probe.create_timer(0.02, self._tick, autostart=running)
-
-    def _tick(self) -> None:
-        stamp_ns, rest = time.time_ns(), np.zeros(2)
-        joints = conversions.joint_state_message(stamp_ns, self.names, np.array([0.4, 1.1]), rest)
-        self._joints_out.publish(joints)
-        self._ticks += 1
-        if self._ticks % 5 == 0:
-            chunk = steady_chunk(self.number, self.position, self.epoch)
-            self._chunks_out.publish(conversions.chunk_message(chunk))
-            self.number += 1
-
-    @property
-    def heard(self) -> bool:
-        """Whether somebody takes its chunks."""
-        return bool(self._chunks_out.get_subscription_count())
-
-    def go_on(self) -> None:
-        """Begin, or go on."""
-        self._timer.reset()
-
-    def stop(self) -> None:
-        """Fall silent."""
-        self._timer.cancel()
 
 
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
@@ -165,17 +122,17 @@ def test_another_engine_does_not_end_a_pause(bench: Any, launcher: Any) -> None:
     first = Feed(bench)
     first.epoch = 5
     assert bench.spin_until(lambda: ticks and ticks[-1].epoch == 5, 60), launcher.log(process)
-    call(bench, SetBool, 'pause', data=True)
+    assert call(bench, SetBool, 'pause', data=True).success
     first.stop()
     assert falls_silent(bench, commands)
     told = len(commands)
     Feed(bench)
     assert bench.spin_until(lambda: 'another engine' in launcher.log(process), 30)
-    call(bench, Trigger, 'reset')
+    assert call(bench, Trigger, 'reset').success
     bench.spin_until(lambda: False, 0.3)
     assert len(commands) == told
     assert ticks[-1].reason == Playback.REASON_INACTIVE
-    call(bench, SetBool, 'pause', data=False)
+    assert call(bench, SetBool, 'pause', data=False).success
     assert bench.spin_until(lambda: ticks[-1].play == Playback.PLAY_PLAYING, 20)
 
 
@@ -190,7 +147,7 @@ def test_going_on_without_a_pause_changes_nothing(bench: Any, launcher: Any) -> 
     # The way there is long over: what comes from here on is at rest, however busy the machine.
     assert bench.spin_until(arrived, 60), launcher.log(process)
     told = len(commands)
-    call(bench, SetBool, 'pause', data=False)
+    assert call(bench, SetBool, 'pause', data=False).success
     answered = len(commands)
     assert bench.spin_until(lambda: len(commands) > answered + 20, 20), launcher.log(process)
     assert still(commands[told:], feed.position)
@@ -215,28 +172,18 @@ def test_a_message_that_is_no_chunk_is_refused_and_counted(bench: Any, launcher:
     assert words in launcher.log(process)
 
 
-def call(bench: Any, kind: type, name: str, **request: Any) -> None:
-    """Call a service of the servo node and wait for its consent."""
-    client = bench.probe.create_client(kind, f'servo_node/{name}')
-    # A request that is sent before both sides know each other is lost.
-    assert bench.spin_until(client.service_is_ready, 20)
-    answer = client.call_async(kind.Request(**request))
-    assert bench.spin_until(answer.done, 20)
-    assert answer.result().success
-
-
 def test_pause_holds_and_going_on_plays_again(bench: Any, launcher: Any) -> None:
     process = launcher.start(MODULE, *GIVEN, '-p', 'command_type:=float64_multi_array')
     commands = bench.collect(Float64MultiArray, 'servo_node/command')
     states = bench.collect(PlaybackStatus, 'servo_node/playback_status', qos.LATCHED)
     Feed(bench)
     assert bench.spin_until(lambda: len(commands) > 100, 60), launcher.log(process)
-    call(bench, SetBool, 'pause', data=True)
+    assert call(bench, SetBool, 'pause', data=True).success
     inactive = PlaybackStatus.STATE_INACTIVE
     assert bench.spin_until(lambda: states[-1].state == inactive, 20)
     assert falls_silent(bench, commands)
     told = len(commands)
-    call(bench, SetBool, 'pause', data=False)
+    assert call(bench, SetBool, 'pause', data=False).success
     assert bench.spin_until(lambda: len(commands) > told + 100, 20)
 
 

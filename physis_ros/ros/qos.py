@@ -25,6 +25,8 @@ from rclpy.qos import (
 from rclpy.qos_overriding_options import QoSOverridingOptions
 from rclpy.subscription import Subscription
 
+from physis_ros.ros.metrics import Page
+
 _RELIABLE = ReliabilityPolicy.RELIABLE
 _BEST_EFFORT = ReliabilityPolicy.BEST_EFFORT
 _LATCHED = DurabilityPolicy.TRANSIENT_LOCAL
@@ -116,6 +118,14 @@ class QosWatch:
         ]
         lost = [f'{topic}: {item.lost} messages lost' for topic, item in items if item.lost]
         return found + lost
+
+    def fill(self, page: Page) -> None:
+        """Add the counts to a page of metrics; may be called in another thread."""
+        for topic, item in list(self.trouble.items()):
+            text = 'Peers with incompatible quality of service.'
+            page.counter('physis_qos_incompatible', text, item.incompatible, topic=topic)
+            text = 'Messages that the middleware dropped.'
+            page.counter('physis_messages_lost', text, item.lost, topic=topic)
 
     def _incompatible(self, topic: str, peer: str, info: Any) -> None:
         """Count and say that a peer asks for, or offers, something that cannot be matched."""

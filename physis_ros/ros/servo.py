@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from rclpy.duration import Duration
 from rclpy.executors import Executor
@@ -18,21 +19,23 @@ from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_srvs.srv import SetBool, Trigger
 
-from physis_ros.clock import ClockSteps
+from physis_ros.clock import ClockSteps, system_minus_steady_ns
 from physis_ros.errors import ChunkError
 from physis_ros.msg import ActionChunk as ActionChunkMessage
 from physis_ros.msg import ChunkTimes as ChunkTimesMessage
-from physis_ros.msg import Playback, PlaybackStatus
+from physis_ros.msg import Playback
 from physis_ros.output.figures import Phase
 from physis_ros.ros import conversions, qos, realtime, servo_report
 from physis_ros.ros.clock import RosClock, seldom, steady
 from physis_ros.ros.commands import Adapter
-from physis_ros.ros.diagnostics import Diagnostics, Level, Report
+from physis_ros.ros.metrics import serve
 from physis_ros.ros.parameters import declare, refuse_unknown
 from physis_ros.ros.qos import QosWatch
 from physis_ros.ros.servo_config import ServoConfig
 from physis_ros.ros.servo_joints import ServoJoints
+from physis_ros.ros.servo_status import ServoStatus
 from physis_ros.ros.signals import Stop
+from physis_ros.ros.skew import Skews
 from physis_ros.ros.ticking import SimulatedTicks, SteadyTicks
 from physis_ros.session.player import Player, PlayerState
 from physis_ros.types import ActionChunk, Command
@@ -40,6 +43,30 @@ from physis_ros.types import ActionChunk, Command
 KEPT_CHUNKS = 64
 LISTENERS_NS = 500_000_000
 LAST_WORDS = Duration(nanoseconds=200_000_000)
+CLOCK_READINGS = 3
+
+
+class Ready(NamedTuple):
+    """
+    A command that waits for its instant.
+
+    :param steady_ns: the instant.
+    :param message: what to publish; None when there is nothing to say.
+    """
+
+    steady_ns: int
+    command: Command
+    message: Any
+
+    def sent(self, steady_ns: int) -> Command:
+        """Return the command as it was sent at another instant: older by the difference."""
+        late_ns, command = steady_ns - self.steady_ns, self.command
+        if not late_ns:
+            return command
+        ages_ns = {name: age_ns + late_ns for name, age_ns in command.input_age_ns.items()}
+        age_ns = None if command.age_ns is None else command.age_ns + late_ns
+        stamp_ns = command.stamp_ns + late_ns
+        return replace(command, stamp_ns=stamp_ns, age_ns=age_ns, input_age_ns=ages_ns)
 
 
 class ServoNode(Node):
@@ -62,6 +89,7 @@ class ServoNode(Node):
         self._ros_time = RosClock(self)
         self._steps = ClockSteps()
         self._apart_ns = 0
+        self._skews = Skews()
         self._waits = ''
         self._watch = QosWatch(self)
         self._newest = (-1, -1)
@@ -69,6 +97,7 @@ class ServoNode(Node):
         self._times: OrderedDict[tuple[int, int], ChunkTimesMessage] = OrderedDict()
         self._stream = self.config.stream
         self._command: Command | None = None
+        self._ready: Ready | None = None
         self._last_age_ns: int | None = None
         self._joints = ServoJoints(self.config.joints)
         self._figures = self.player.account.figures()
@@ -84,18 +113,17 @@ class ServoNode(Node):
         watch = self._watch
         self._command_out = watch.advertise(self._adapter.kind, '~/command', qos.COMMAND)
         self._playback_out = watch.advertise(Playback, '~/playback', qos.PLAYBACK)
-        self._status_out = watch.advertise(PlaybackStatus, '~/playback_status', qos.LATCHED)
         watch.subscribe(
             ActionChunkMessage, 'action_chunk', self._on_chunk, qos.CHUNK, self._on_engine
         )
         watch.subscribe(JointState, 'joint_states', self._on_joints, qos.SENSOR_IN)
         self.create_service(Trigger, '~/reset', self._on_reset)
         self.create_service(SetBool, '~/pause', self._on_pause)
-        self._diagnostics = Diagnostics(self, watch)
-        self._diagnostics.add('playback', self._report)
+        self._status = ServoStatus(self, watch, self._joints, self._snapshot, lambda: self._waits)
         rate_hz = self.config.status_rate_hz
         self.create_timer(1.0 / rate_hz, self._request_status, clock=steady())
         refuse_unknown(self)
+        self._metrics = serve(self.config.metrics_port, self._status.fill)
 
     def run(self, executor: Executor, stop: Stop) -> None:
         """Tick until told to stop."""
@@ -109,7 +137,7 @@ class ServoNode(Node):
             ticks = SimulatedTicks(period_ns, self._ros_time.now_ns)
             tick = self._simulated_tick
         else:
-            ticks = SteadyTicks(period_ns)
+            ticks = SteadyTicks(period_ns, self._prepare)
             tick = self._steady_tick
         self.player.activate(self._ros_time.now_ns())
         ticks.run(executor, stop, tick, self._idle)
@@ -124,33 +152,56 @@ class ServoNode(Node):
         # Best effort to see the last words off before the publishers are destroyed.
         for publisher in (self._command_out, self._playback_out):
             publisher.wait_for_all_acked(LAST_WORDS)
+        if self._metrics is not None:
+            self._metrics.close()
+
+    def _prepare(self, due_ns: int) -> None:
+        """Work out the command for a tick: at its instant it has only to be sent."""
+        self._ready = self._worked_out(due_ns)
 
     def _steady_tick(self, due_ns: int) -> None:
-        """Tick on the steady clock; the command is for the present instant of ROS time."""
-        now_ns, steady_ns = self._ros_time.now_ns(), time.monotonic_ns()
-        self._tick(now_ns, now_ns - (steady_ns - due_ns), due_ns)
+        """Tick on the steady clock: send what is ready, or what is right by now when late."""
+        now_ns = time.monotonic_ns()
+        ready, self._ready = self._ready, None
+        if ready is None or self._overtaken(ready, now_ns):
+            ready = self._worked_out(now_ns)
+        self._tick(ready, now_ns, due_ns)
+
+    def _worked_out(self, steady_ns: int) -> Ready:
+        """Return the command for a steady instant."""
+        command = self.player.decide(steady_ns + system_minus_steady_ns(CLOCK_READINGS))
+        return Ready(steady_ns, command, self._adapter.message(command))
+
+    def _overtaken(self, ready: Ready, now_ns: int) -> bool:
+        """Whether a command's instant has passed for so long that it is wrong or too old now."""
+        late_ns, age_ns = now_ns - ready.steady_ns, ready.command.age_ns
+        config = self.player.config
+        too_old = age_ns is not None and age_ns + late_ns > config.max_action_age_ns
+        return too_old or late_ns > config.period_ns // 2
 
     def _simulated_tick(self, due_ns: int) -> None:
-        """Tick on the simulated clock."""
-        self._tick(due_ns, due_ns, time.monotonic_ns())
+        """Tick on the simulated clock, whose time has come when it is known."""
+        now_ns = time.monotonic_ns()
+        command = self.player.decide(due_ns)
+        self._tick(Ready(now_ns, command, self._adapter.message(command)), now_ns, now_ns)
 
-    def _tick(self, now_ns: int, scheduled_ns: int, steady_ns: int) -> None:
-        """Ask for one command and publish it, the command first."""
-        stepped = self._steps.ahead_ns(now_ns, steady_ns) > 0
-        command = self.player.tick(now_ns, scheduled_ns, stepped)
-        message = self._adapter.message(command)
-        if message is not None:
-            self._command_out.publish(message)
-        self._account(command, steady_ns, now_ns - scheduled_ns)
+    def _tick(self, ready: Ready, now_ns: int, due_ns: int) -> None:
+        """Publish a command; after that, account for it as of the instant at which it was sent."""
+        if ready.message is not None:
+            self._command_out.publish(ready.message)
+        published_ns = time.monotonic_ns()
+        command = ready.sent(now_ns)
+        stepped = self._steps.ahead_ns(command.stamp_ns, now_ns) > 0
+        self.player.account.tick(command, now_ns - due_ns, stepped)
+        self._account(command, (due_ns, now_ns, published_ns))
 
-    def _account(self, command: Command, steady_ns: int, late_ns: int = 0) -> None:
+    def _account(self, command: Command, steady_ns: tuple[int, int, int]) -> None:
         """
         Note a tick, and publish its account when someone listens.
 
-        :param steady_ns: when it was scheduled.
-        :param late_ns: how much later it began.
+        :param steady_ns: when it was due, when it began, when its command was published.
         """
-        published_ns = time.monotonic_ns()
+        published_ns = steady_ns[2]
         self._command = command
         if command.age_ns is not None:
             self._last_age_ns = command.age_ns
@@ -168,7 +219,7 @@ class ServoNode(Node):
                 warm_up=phase is Phase.WARMING,
                 due=phase is Phase.ACTIVE,
                 depth_ns=self.player.depth_ns(command.stamp_ns),
-                steady_ns=(steady_ns, steady_ns + late_ns, published_ns),
+                steady_ns=steady_ns,
             )
         )
 
@@ -202,6 +253,7 @@ class ServoNode(Node):
         self._stream = chunk.stream
         now_ns = self._ros_time.now_ns()
         self._apart_ns = now_ns - chunk.times.publish_ns
+        self._skews.add('action_chunk', chunk.times.publish_ns, now_ns)
         verdict = self.player.offer(chunk, now_ns)
         if verdict.accepted:
             self._newest = max(self._newest, (chunk.epoch, chunk.chunk))
@@ -245,8 +297,9 @@ class ServoNode(Node):
             trouble = f'joint_states: {self._joints.trouble}'
             self.get_logger().error(trouble, **seldom(5.0))
             return
-        stamp_ns = conversions.time_ns(message.header.stamp) or self._ros_time.now_ns()
-        self.player.measured(position, stamp_ns)
+        now_ns, stamp_ns = self._ros_time.now_ns(), conversions.time_ns(message.header.stamp)
+        self._skews.add('joint_states', stamp_ns, now_ns)
+        self.player.measured(position, stamp_ns or now_ns)
 
     def _on_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         """Hold, then begin anew: the next chunk is joined from the measured state."""
@@ -276,28 +329,23 @@ class ServoNode(Node):
         message = self._adapter.final(command)
         if message is not None:
             self._command_out.publish(message)
-        self._account(command, time.monotonic_ns())
+        self._account(command, (time.monotonic_ns(),) * 3)
 
     def _publish_status(self) -> None:
         """Publish the figures."""
         self._figures = self.player.account.figures()
-        if self._command is not None:
-            self._status_out.publish(servo_report.status(self._snapshot(self._command)))
+        self._status.publish()
 
-    def _report(self) -> Report:
-        """Diagnose the playing."""
+    def _snapshot(self) -> servo_report.Snapshot | None:
+        """Gather everything a status is made from; None before the first tick."""
         if self._command is None:
-            return Report(Level.WARN, self._waits or 'no tick yet')
-        return servo_report.report(self._snapshot(self._command), self._joints)
-
-    def _snapshot(self, command: Command) -> servo_report.Snapshot:
-        """Gather everything a status is made from."""
+            return None
         now_ns = self._ros_time.now_ns()
         return servo_report.Snapshot(
             now_ns=now_ns,
             stream=self._stream,
             figures=self._figures,
-            command=command,
+            command=self._command,
             last_age_ns=self._last_age_ns,
             depth_ns=self.player.depth_ns(now_ns),
             servo_hz=self.config.servo_rate_hz,
@@ -305,4 +353,5 @@ class ServoNode(Node):
             stopping=self._closed,
             waits=self._waits,
             apart_ns=self._apart_ns,
+            skew_ns=self._skews.least_ns(),
         )

@@ -1,36 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the servo node tells of itself: the playback status and the diagnostics. Pure."""
+"""What the servo node tells of itself: the playback status. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from physis_ros.msg import NamedCount, PlaybackStatus
 from physis_ros.msg import Quantiles as QuantilesMessage
 from physis_ros.output.figures import Figures, Phase
 from physis_ros.output.sketch import Quantiles
 from physis_ros.ros import conversions
-from physis_ros.ros.diagnostics import Level, Report
-from physis_ros.ros.servo_joints import ServoJoints
-from physis_ros.types import Command, Play, Reason
+from physis_ros.types import Command
 
 STATES = {
     Phase.INACTIVE: PlaybackStatus.STATE_INACTIVE,
     Phase.WARMING: PlaybackStatus.STATE_WARMING_UP,
     Phase.ACTIVE: PlaybackStatus.STATE_ACTIVE,
 }
-WORDS = {
-    Reason.NONE: 'playing',
-    Reason.NO_OBSERVATION: 'no joint states: is joint_states published and its QoS compatible?',
-    Reason.NO_CHUNK: 'no chunk: is wam_node active, and action_chunk its topic?',
-    Reason.CHUNK_LATE: 'chunks come too late',
-    Reason.EXPIRED: 'the observations behind the chunks are too old',
-    Reason.EPOCH: 'a new epoch has begun, its first chunk has not come',
-    Reason.INACTIVE: 'paused',
-}
-
 # No observation is of use after so long: more than a message's way, two clocks.
 CLOCKS_APART_NS = 10_000_000_000
 
@@ -45,6 +33,7 @@ class Snapshot:
     :param last_age_ns: of the last command played from a chunk; None when none was.
     :param waits: what is to be said of a clock that is missing or stands still.
     :param apart_ns: how long ago, by our clock, the last chunk was published.
+    :param skew_ns: the least age lately, on receipt, of chunks and joint states.
     """
 
     now_ns: int
@@ -58,6 +47,7 @@ class Snapshot:
     stopping: bool = False
     waits: str = ''
     apart_ns: int = 0
+    skew_ns: Mapping[str, int] = field(default_factory=dict)
 
 
 def status(snapshot: Snapshot) -> PlaybackStatus:
@@ -99,55 +89,13 @@ def status(snapshot: Snapshot) -> PlaybackStatus:
     )
 
 
-def report(snapshot: Snapshot, joints: ServoJoints) -> Report:
-    """
-    Return the diagnosis of the playing.
-
-    :param joints: what is wrong with the joint states.
-    """
-    figures, command = snapshot.figures, snapshot.command
-    values = {
-        'state': figures.phase.value,
-        'epoch': command.epoch,
-        'play': command.play.value,
-        'reason': command.reason.value,
-        'buffer_depth_ms': snapshot.depth_ns * 1e-6,
-        'action_age_p50_ms': figures.age_ms.worst.p50,
-        'action_age_p99_ms': figures.age_ms.worst.p99,
-        'servo_period_error_p99_us': figures.period_error_us.p99,
-        'deadline_misses': figures.misses,
-        'deadline_due': figures.due,
-        'underrun_ticks': figures.underruns.ticks,
-        'underrun_rungs': dict(figures.underruns.by_rung),
-        'underrun_reasons': dict(figures.underruns.by_reason),
-        'chunks_accepted': figures.chunks.accepted,
-        'chunks_rejected': dict(figures.chunks.rejected),
-        'joint_states_refused': dict(joints.refused),
-        'command_subscribers': snapshot.subscribers,
-    }
-    if snapshot.waits:
-        return Report(Level.WARN, snapshot.waits, values)
-    if joints.trouble:
-        return Report(Level.ERROR, f'joint_states: {joints.trouble}', values)
-    if command.play is not Play.PLAYING and apart(snapshot.apart_ns):
-        return Report(Level.ERROR, f'action_chunk: {apart(snapshot.apart_ns)}', values)
-    if command.reason is Reason.EXPIRED:
-        return Report(Level.ERROR, WORDS[command.reason], values)
-    if command.play is not Play.PLAYING:
-        level = Level.OK if command.reason is Reason.INACTIVE else Level.WARN
-        return Report(level, WORDS[command.reason], values)
-    if not snapshot.subscribers:
-        return Report(Level.WARN, 'nobody listens to the commands', values)
-    return Report(Level.OK, WORDS[Reason.NONE], values)
-
-
 def apart(behind_ns: int) -> str:
     """Say that a stamp cannot be of our clock; nothing when it can."""
     if abs(behind_ns) < CLOCKS_APART_NS:
         return ''
     where = 'behind' if behind_ns > 0 else 'ahead of'
     return (
-        f'its time is {abs(behind_ns) * 1e-9:.0f} s {where} ours: use_sim_time must be the same '
+        f'its time is {abs(behind_ns) * 1e-9:.2g} s {where} ours: use_sim_time must be the same '
         f'at both ends, and the clocks of two machines set'
     )
 

@@ -14,7 +14,7 @@ from typing import Any
 from rich.text import Text
 
 from physis_ros.ros.conversions import duration_ns
-from physis_ros.ros.servo_report import WORDS as REASONS
+from physis_ros.ros.servo_diagnosis import WORDS as REASONS
 from physis_ros.types import Reason
 
 NONE = '-'

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What is wrong with the playing, in one word, one level and one sentence. Pure.
+
+The word is the value ``condition`` on /diagnostics: made for monitors, while the sentence is for a
+person and may change.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from physis_ros.output.figures import Figures
+from physis_ros.ros.diagnostics import Level, Report
+from physis_ros.ros.servo_joints import ServoJoints
+from physis_ros.ros.servo_report import Snapshot, apart
+from physis_ros.ros.skew import skewed
+from physis_ros.types import Play, Reason
+
+UNDERRUNS = {
+    Reason.INACTIVE: (Level.OK, 'paused'),
+    Reason.NO_OBSERVATION: (
+        Level.WARN,
+        'no joint states: is joint_states published and its QoS compatible?',
+    ),
+    Reason.NO_CHUNK: (Level.WARN, 'no chunk: is wam_node active, and action_chunk its topic?'),
+    Reason.CHUNK_LATE: (Level.WARN, 'chunks come too late'),
+    Reason.EXPIRED: (Level.ERROR, 'the observations behind the chunks are too old'),
+    Reason.EPOCH: (Level.WARN, 'a new epoch has begun, its first chunk has not come'),
+}
+WORDS = {Reason.NONE: 'playing', **{reason: text for reason, (_, text) in UNDERRUNS.items()}}
+# So many of the deadlines since the last report may be missed without a word.
+FEW = 0.01
+
+
+class Condition(NamedTuple):
+    """How it is."""
+
+    name: str
+    level: Level
+    text: str
+
+
+def report(snapshot: Snapshot, joints: ServoJoints, before: Figures | None) -> Report:
+    """
+    Return the diagnosis of the playing.
+
+    :param joints: what is wrong with the joint states.
+    :param before: the figures at the last report.
+    """
+    condition = diagnose(snapshot, joints.trouble, lately(snapshot.figures, before))
+    figures, command = snapshot.figures, snapshot.command
+    values: dict[str, object] = {
+        'condition': condition.name,
+        'state': figures.phase.value,
+        'epoch': command.epoch,
+        'play': command.play.value,
+        'reason': command.reason.value,
+        'buffer_depth_ms': snapshot.depth_ns * 1e-6,
+        'action_age_p50_ms': figures.age_ms.worst.p50,
+        'action_age_p99_ms': figures.age_ms.worst.p99,
+        'servo_period_error_p99_us': figures.period_error_us.p99,
+        'deadline_misses': figures.misses,
+        'deadline_due': figures.due,
+        'underrun_ticks': figures.underruns.ticks,
+        'underrun_rungs': dict(figures.underruns.by_rung),
+        'underrun_reasons': dict(figures.underruns.by_reason),
+        'chunks_accepted': figures.chunks.accepted,
+        'chunks_rejected': dict(figures.chunks.rejected),
+        'joint_states_refused': dict(joints.refused),
+        'command_subscribers': snapshot.subscribers,
+    }
+    values.update({f'skew_{name}_ms': ns * 1e-6 for name, ns in snapshot.skew_ns.items()})
+    return Report(condition.level, condition.text, values)
+
+
+def diagnose(snapshot: Snapshot, joints_trouble: str, missed: str) -> Condition:
+    """
+    Return the worst that is the matter.
+
+    :param joints_trouble: what was wrong with the last joint state; empty when nothing.
+    :param missed: what is to be said of the deadlines lately.
+    """
+    command = snapshot.command
+    if snapshot.waits:
+        return Condition('no_time', Level.WARN, snapshot.waits)
+    if joints_trouble:
+        return Condition('joint_states', Level.ERROR, f'joint_states: {joints_trouble}')
+    if command.play is not Play.PLAYING:
+        far = apart(snapshot.apart_ns)
+        if far and command.reason is not Reason.INACTIVE:
+            return Condition('clock_skew', Level.ERROR, f'action_chunk: {far}')
+        level, text = UNDERRUNS[command.reason]
+        return Condition(command.reason.value, level, text)
+    if not snapshot.subscribers:
+        return Condition('no_subscriber', Level.WARN, 'nobody listens to the commands')
+    if missed:
+        return Condition('deadlines_missed', Level.WARN, missed)
+    skews = skewed(snapshot.skew_ns)
+    if skews:
+        return Condition('clock_skew', Level.WARN, '; '.join(skews))
+    return Condition('playing', Level.OK, WORDS[Reason.NONE])
+
+
+def lately(figures: Figures, before: Figures | None) -> str:
+    """Say which deadlines were missed since ``before``; nothing when they were few."""
+    if before is None or before.window != figures.window:
+        return ''
+    due, missed = figures.due - before.due, figures.misses - before.misses
+    if missed <= FEW * due:
+        return ''
+    known = before.misses_by_cause
+    causes = {
+        cause: count - known.get(cause, 0)
+        for cause, count in figures.misses_by_cause.items()
+        if count > known.get(cause, 0)
+    }
+    words = ', '.join(f'{cause} {count}' for cause, count in causes.items())
+    return f'{missed} of {due} deadlines missed since the last report: {words}'

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the servo node says of itself, on topics and to whoever scrapes its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rclpy.node import Node
+
+from physis_ros.msg import PlaybackStatus
+from physis_ros.output.figures import Figures
+from physis_ros.ros import qos, servo_metrics, servo_report
+from physis_ros.ros.diagnostics import Diagnostics, Level, Report
+from physis_ros.ros.metrics import Page
+from physis_ros.ros.qos import QosWatch
+from physis_ros.ros.servo_diagnosis import report
+from physis_ros.ros.servo_joints import ServoJoints
+from physis_ros.ros.servo_report import Snapshot
+
+
+class ServoStatus:
+    """
+    Publishes ``~/playback_status`` and ``/diagnostics``, and fills the page of the metrics.
+
+    :param node: the owner.
+    :param watch: makes the publishers.
+    :param joints: what is wrong with the joint states.
+    :param take: gathers everything; None before the first tick.
+    :param waits: says what is waited for before it.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        watch: QosWatch,
+        joints: ServoJoints,
+        take: Callable[[], Snapshot | None],
+        waits: Callable[[], str],
+    ) -> None:
+        self._watch, self._joints, self._take, self._waits = watch, joints, take, waits
+        self._out = watch.advertise(PlaybackStatus, '~/playback_status', qos.LATCHED)
+        self._told: Snapshot | None = None
+        self._before: Figures | None = None
+        Diagnostics(node, watch).add('playback', self._report)
+
+    def publish(self) -> None:
+        """Publish the figures."""
+        self._told = self._take()
+        if self._told is not None:
+            self._out.publish(servo_report.status(self._told))
+
+    def fill(self, page: Page) -> None:
+        """Add what was published last to a page; called in another thread."""
+        told = self._told
+        if told is not None:
+            servo_metrics.fill(page, told, dict(self._joints.refused))
+        self._watch.fill(page)
+
+    def _report(self) -> Report:
+        """Diagnose the playing since the last report."""
+        snapshot = self._take()
+        if snapshot is None:
+            return Report(Level.WARN, self._waits() or 'no tick yet')
+        before, self._before = self._before, snapshot.figures
+        return report(snapshot, self._joints, before)
