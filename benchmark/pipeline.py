@@ -176,7 +176,7 @@ def alone(stage_ms: float, stages: int) -> dict[str, float]:
     spent_ms = []
     with torch.inference_mode():
         for chunk in range(stages):
-            ring.begin(0, chunk)
+            ring.begin(0, chunk, chunk)
             start_ns = time.monotonic_ns()
             model.block(0, model.enter(None, conditioning, noise, step), step, ring)
             spent_ms.append((time.monotonic_ns() - start_ns) / 1e6)

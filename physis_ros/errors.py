@@ -95,6 +95,18 @@ def is_configuration(error: BaseException) -> bool:
     return isinstance(error, CONFIGURATION) or (isinstance(error, WorkerDied) and error.refused)
 
 
+class AdmissionRefused(EngineError):
+    """
+    A stream was not taken on; nothing of it stays.
+
+    :param refusal: what binds and what would fit, one line as text.
+    """
+
+    def __init__(self, refusal: object) -> None:
+        self.refusal = refusal
+        super().__init__(str(refusal))
+
+
 class DeadlinePassed(EngineError):
     """A bounded wait ran out."""
 

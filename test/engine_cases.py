@@ -90,7 +90,7 @@ class LocalCrew(Crew):
         for worker in workers:
             site = Site(layout, self._arena, worker, self._bells)
             board = Board(self._arena, site.board_offset, layout.board)
-            own = frozenset(layout.grouping.blocks_of(worker))
+            own = layout.blocks_of(worker)
             model = open_backbone(layout.config.model, 'cpu', own)
             loop = WorkerLoop(worker, layout, site, board, model, Waiter(self._bells[worker]))
             loop.say(Kind.READY)

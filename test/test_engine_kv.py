@@ -24,7 +24,7 @@ def own(sizes: ModelSpec, chunk: int) -> torch.Tensor:
 
 
 def write(ring: KvRing, sizes: ModelSpec, era: int, chunk: int) -> KvRead:
-    ring.begin(era, chunk)
+    ring.begin(era, chunk, chunk)
     read = ring.extend(own(sizes, chunk), own(sizes, -chunk))
     ring.finish(chunk)
     return read
@@ -71,8 +71,8 @@ def test_a_new_era_sees_nothing_of_the_old() -> None:
 def test_order_within_an_era_is_enforced() -> None:
     ring = KvRing(spec(), 'cpu')
     assert [ring.ready(1, chunk) for chunk in (0, 1)] == [True, False]
-    with pytest.raises(EngineError, match='must follow chunk -1 in its KV ring, got 1'):
-        ring.begin(1, 1)
+    with pytest.raises(EngineError, match='must follow turn -1 in its KV ring, got 1'):
+        ring.begin(1, 1, 1)
 
 
 def test_rows_of_a_batch_are_the_rings_themselves() -> None:
@@ -81,7 +81,7 @@ def test_rows_of_a_batch_are_the_rings_themselves() -> None:
     for length, ring in enumerate(rings):
         for chunk in range(length):
             write(ring, sizes, 1, chunk)
-        ring.begin(1, length)
+        ring.begin(1, length, length)
     key = torch.cat([own(sizes, length) for length in range(3)])
     read = KvBatch(sizes, 4, 'cpu').over(rings).extend(key, -key)
     assert read.key.shape[0] == 3
@@ -110,7 +110,7 @@ def test_steady_state_allocates_nothing() -> None:
 
     def run(chunk: int) -> None:
         for ring in rings:
-            ring.begin(1, chunk)
+            ring.begin(1, chunk, chunk)
         batch.over(rings).extend(keys[chunk], keys[chunk])
         for ring in rings:
             ring.extend(keys[chunk][:1], keys[chunk][:1])

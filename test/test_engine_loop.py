@@ -75,7 +75,7 @@ def by_hand(observed: list[int]) -> torch.Tensor:
                       noise.draw('robot', 0, 0, step))  # fmt: skip
             for block in range(2):
                 ring = KvRing(spec, 'cpu')
-                ring.begin(0, 0)
+                ring.begin(0, 0, 0)
                 (state,) = compute.run(block, [row], ring)
                 row = Row(step, state)
         return model.decode(state, batched(inputs(observed[-1])), False).actions[0]

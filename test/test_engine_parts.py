@@ -18,6 +18,7 @@ from physis_ros.engine.batching import form_batch, hold_ns
 from physis_ros.engine.board import Board, BoardShape, epoch_of, era_of
 from physis_ros.engine.message import BYTES, Header, Kind, unpack
 from physis_ros.engine.noise import NoiseSource
+from physis_ros.engine.pace import Pace
 from physis_ros.engine.sketch import Sketch
 from physis_ros.engine.spans import SpanRing, ring_bytes
 from physis_ros.engine.task import Task
@@ -47,7 +48,7 @@ def test_noise_depends_on_all_it_should_and_nothing_else() -> None:
 @settings(max_examples=50, database=None)
 @given(st.builds(Header, st.sampled_from(Kind), st.integers(0, 3), st.integers(-1, 99),
                  st.integers(0, 99), st.integers(0, 999), st.integers(0, 2**32 - 1),
-                 WORD, WORD, WORD, WORD, WORD, WORD, WORD, WORD))  # fmt: skip
+                 WORD, WORD, WORD, WORD, WORD, WORD, WORD, WORD, WORD))  # fmt: skip
 def test_headers_survive_the_wire(header: Header) -> None:
     buffer = memoryview(bytearray(2 * BYTES))
     header.pack_into(buffer, BYTES)
@@ -92,20 +93,36 @@ def test_eras_grow_with_life_and_epoch() -> None:
 
 
 def task(deadline_ns: int, block: int, stream: int = 0, chunk: int = 0, step: int = 0) -> Task:
-    return Task(stream, 0, chunk, step, block, deadline_ns, False, 0, 0, 0)
+    return Task(stream, 0, chunk, chunk, step, block, deadline_ns, False, False, 0, 0, 0)
+
+
+def batch(ready: list[Task], limit: int, now_ns: int = 0, row_ns: float = 0.0) -> list[Task]:
+    """Ten stages are left to everybody; a batch takes ``row_ns`` for each row."""
+    return form_batch(ready, limit, now_ns, lambda task: 10, lambda rows: rows * row_ns)
 
 
 def test_the_earliest_deadline_leads_and_its_block_comes_along() -> None:
     late, lead, mate, other = task(30, 1), task(10, 1), task(20, 1, step=2), task(15, 0)
-    assert form_batch([late, other, mate, lead], 8) == [lead, mate, late]
-    assert form_batch([late, other, mate, lead], 2) == [lead, mate]
-    assert form_batch([late, other, mate, lead], 1) == [lead]
-    assert form_batch([], 1) == form_batch([], 8) == []
+    assert batch([late, other, mate, lead], 8) == [lead, mate, late]
+    assert batch([late, other, mate, lead], 2) == [lead, mate]
+    assert batch([late, other, mate, lead], 1) == [lead]
+    assert batch([], 1) == batch([], 8) == []
+
+
+def test_a_batch_grows_only_while_every_member_stays_on_time() -> None:
+    lead, second, third = task(1000, 1), task(2000, 1), task(3000, 1)
+    ready = [third, second, lead]
+    assert batch(ready, 8, row_ns=30) == [lead, second, third], '3 x 30 x 10 stages: 900'
+    assert batch(ready, 8, row_ns=40) == [lead, second], 'with a third: 1200, the leader is late'
+    assert batch(ready, 8, row_ns=60) == [lead]
+    assert batch(ready, 8, row_ns=110) == [lead, second], 'the leader is lost: the second rules'
+    assert batch(ready, 8, now_ns=950, row_ns=30) == [lead, second, third], '1050 left'
+    assert batch(ready, 8, row_ns=400) == [lead, second, third], 'all late: nobody loses'
 
 
 def test_at_equal_deadlines_the_older_chunk_leads() -> None:
     young, old = task(10, 0, chunk=3), task(10, 0, chunk=2)
-    assert form_batch([young, old], 1) == [old]
+    assert batch([young, old], 1) == [old]
 
 
 def test_a_batch_waits_within_patience_and_the_least_slack() -> None:
@@ -113,8 +130,10 @@ def test_a_batch_waits_within_patience_and_the_least_slack() -> None:
     first.queued_ns, second.queued_ns = 100, 120
 
     def hold(now_ns: int, patience_ns: int = 50, ready: int = 2, limit: int = 4) -> int:
-        batch = [first, second]
-        return hold_ns(batch, ready, limit, patience_ns, now_ns, lambda t: 700 + t.stream * 50)
+        held = [first, second]
+        return hold_ns(
+            held, ready, limit, patience_ns, now_ns, lambda t: 14 + t.stream, lambda rows: 25 * rows
+        )
 
     assert hold(130) == 20, 'what is left of 50 since the first one came'
     assert hold(145, patience_ns=500) == 5, 'second: 900 - 145 - 750'
@@ -124,7 +143,18 @@ def test_a_batch_waits_within_patience_and_the_least_slack() -> None:
     assert hold(130, patience_ns=0) == 0, 'switched off'
     assert hold(130, limit=2) == 0, 'full'
     assert hold(130, ready=3) == 0, 'another block could run meanwhile'
-    assert hold_ns([], 0, 4, 50, 130, lambda t: 0) == 0
+    assert hold_ns([], 0, 4, 50, 130, lambda t: 0, lambda rows: 0.0) == 0
+
+
+def test_the_pace_is_learned_and_told_for_sizes_that_never_ran() -> None:
+    pace = Pace()
+    assert pace.batch_ns(4) == 0.0
+    pace.learn(2, 100)
+    assert [pace.batch_ns(rows) for rows in (1, 2, 4)] == [100.0, 100.0, 200.0]
+    pace.learn(2, 200)
+    assert pace.batch_ns(2) == 105.0
+    pace.learn(4, 150)
+    assert [pace.batch_ns(rows) for rows in (3, 8)] == [150.0, 300.0]
 
 
 @settings(max_examples=40, database=None)

@@ -90,6 +90,8 @@ class ModelSpec:
     :param sink: first chunks of an epoch that stay visible for ever.
     :param latent_shape: shape of the latent that goes from step to step.
     :param inputs: the tensors one chunk needs at entry.
+    :param commits: what tells, beside the inputs, what really happened to a chunk (E13); empty
+        where the model replaces no history.
     :param max_delay_steps: the largest told delay between observation and first action.
     :param conditioning: ``entry``, or ``step`` where weights allow renewal at each step (E11).
     """
@@ -110,6 +112,7 @@ class ModelSpec:
     frames: FrameSpec
     max_delay_steps: int
     conditioning: str = 'entry'
+    commits: tuple[InputSpec, ...] = ()
     dtype: torch.dtype = torch.float32
 
     def __post_init__(self) -> None:
@@ -219,6 +222,14 @@ class Backbone(Protocol):
     def decode(self, latent: Tensor, inputs: Mapping[str, Tensor], frames: bool) -> Decoded:
         """Turn the final latent into actions and, when asked, frames."""
 
+    def witness(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """
+        Return the clean latent of what really happened, [B, *latent_shape] (E13).
+
+        :param inputs: the spec's inputs and ``commits``, each [B, *shape]; called only where the
+            spec has ``commits``.
+        """
+
     def hold(self, blocks: Collection[int]) -> None:
         """
         Load what is not there yet of these blocks; may run beside calls that use others.
@@ -227,4 +238,4 @@ class Backbone(Protocol):
         """
 
     def drop(self, blocks: Collection[int]) -> None:
-        """Free the weights of these blocks, which nobody runs any more."""
+        """Free the weights of those of these blocks that it has; nobody runs them any more."""

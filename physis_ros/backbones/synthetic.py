@@ -112,6 +112,7 @@ def synthetic_spec(uri: str) -> ModelSpec:
         frames=FrameSpec(_IMAGE, _IMAGE, history_ns=(0,), predicted_steps=(0,)),
         max_delay_steps=20,
         conditioning=sizes.conditioning,
+        commits=(InputSpec('actions', (4, 2), torch.float32),),
     )
 
 
@@ -214,15 +215,21 @@ class SyntheticBackbone:
         image = torch.sigmoid(flat @ self._w['frame']) * 255.0
         return Decoded(actions, image.to(torch.uint8).view(rows, 1, _IMAGE, _IMAGE, 3))
 
+    def witness(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """Project the executed actions onto the latent."""
+        actions = inputs['actions'].flatten(1)
+        flat = torch.tanh(actions @ self._w['action'].T)
+        return flat.view(len(flat), *self._spec.latent_shape)
+
     def hold(self, blocks: Collection[int]) -> None:
         """Make what is not there yet of these blocks."""
         for index in set(blocks) - set(self._blocks):
             self._blocks[index] = self._block_weights(index)
 
     def drop(self, blocks: Collection[int]) -> None:
-        """Free the weights of these blocks."""
+        """Free the weights of those of these blocks that it has."""
         for index in blocks:
-            del self._blocks[index]
+            self._blocks.pop(index, None)
 
     def _attend(self, hidden: Tensor, weights: Mapping[str, Tensor], kv: KvWindow) -> Tensor:
         rows, tokens, width = hidden.shape

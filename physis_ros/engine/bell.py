@@ -62,6 +62,10 @@ class Waiter:
         for fd in (bell.fd, *others):
             self._poll.register(fd, select.POLLIN)
 
+    def ring(self) -> None:
+        """Wake this very owner, from another of its threads."""
+        self._bell.ring()
+
     def wait(self, timeout_s: float) -> tuple[int, ...]:
         """
         Wait at most ``timeout_s``; the bell is cleared.

@@ -45,16 +45,19 @@ class BoardShape:
     :param streams: most streams at once.
     :param slots: observations kept for each.
     :param inputs: what an observation consists of.
+    :param commits: what a commit adds to it.
     """
 
     streams: int
     slots: int
     inputs: tuple[InputSpec, ...]
+    commits: tuple[InputSpec, ...] = ()
 
     @property
     def slot_bytes(self) -> int:
         """One version word and one observation."""
-        return LINE + sum(aligned(tensor_bytes(i.shape, i.dtype)) for i in self.inputs)
+        parts = (*self.inputs, *self.commits)
+        return LINE + sum(aligned(tensor_bytes(i.shape, i.dtype)) for i in parts)
 
     @property
     def stream_bytes(self) -> int:
@@ -85,7 +88,7 @@ class Board:
             for at in heads
         ]
         self._inputs = [
-            [_views(arena, at + LINE + i * shape.slot_bytes + LINE, shape.inputs)
+            [_views(arena, at + LINE + i * shape.slot_bytes + LINE, shape)
              for i in range(shape.slots)]
             for at in heads
         ]  # fmt: skip
@@ -102,19 +105,23 @@ class Board:
         """Return the version of the newest observation, 0 before the first."""
         return self._heads[stream][_NEWEST]
 
-    def post(self, stream: int, inputs: Mapping[str, npt.NDArray[Any]]) -> int:
+    def post(
+        self, stream: int, inputs: Mapping[str, npt.NDArray[Any]], commit: bool = False
+    ) -> int:
         """
         Put an observation up as the newest.
 
+        :param commit: it also says what really happened.
         :raises ObservationError: on a missing, foreign or misshapen input; nothing changes then.
         :returns: its version.
         """
-        self._check(inputs)
+        self._check(inputs, commit)
         version = self.newest(stream) + 1
         slot = version % self._shape.slots
         self._versions[stream][slot][0] = 0
-        for name, view in self._inputs[stream][slot].items():
-            view[0].copy_(torch.from_numpy(np.asarray(inputs[name])))
+        views = self._inputs[stream][slot]
+        for name, value in inputs.items():
+            views[name][0].copy_(torch.from_numpy(np.asarray(value)))
         self._versions[stream][slot][0] = version
         self._heads[stream][_NEWEST] = version
         return version
@@ -131,11 +138,12 @@ class Board:
         """Tell whether the slot still is that observation's."""
         return self._versions[stream][version % self._shape.slots][0] == version
 
-    def _check(self, inputs: Mapping[str, npt.NDArray[Any]]) -> None:
-        wanted = {spec.name for spec in self._shape.inputs}
-        if set(inputs) != wanted:
-            raise ObservationError(f'inputs must be {sorted(wanted)}, got {sorted(inputs)}')
-        for spec in self._shape.inputs:
+    def _check(self, inputs: Mapping[str, npt.NDArray[Any]], commit: bool) -> None:
+        wanted = (*self._shape.inputs, *(self._shape.commits if commit else ()))
+        names = {spec.name for spec in wanted}
+        if set(inputs) != names:
+            raise ObservationError(f'inputs must be {sorted(names)}, got {sorted(inputs)}')
+        for spec in wanted:
             shape = np.shape(inputs[spec.name])
             if shape != tuple(spec.shape):
                 raise ObservationError(
@@ -143,9 +151,9 @@ class Board:
                 )
 
 
-def _views(arena: Arena, offset: int, inputs: tuple[InputSpec, ...]) -> dict[str, Tensor]:
+def _views(arena: Arena, offset: int, shape: BoardShape) -> dict[str, Tensor]:
     views = {}
-    for spec in inputs:
+    for spec in (*shape.inputs, *shape.commits):
         views[spec.name] = arena.tensor(offset, (1, *spec.shape), spec.dtype)
         offset += aligned(tensor_bytes(spec.shape, spec.dtype))
     return views

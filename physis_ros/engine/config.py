@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from physis_ros.backbones.base import ModelSpec
 from physis_ros.engine.grid import SCHEMES
 from physis_ros.errors import ParameterError
 
@@ -77,6 +78,16 @@ class PoolConfig:
         if self.devices and len(self.devices) != self.workers:
             rule = f'one for each of {self.workers} workers'
             raise ParameterError('devices', rule, self.devices)
+
+    def check_model(self, spec: ModelSpec) -> None:
+        """
+        Refuse what the model does not allow.
+
+        :raises ParameterError: naming the parameter.
+        """
+        if self.conditioning == 'step' and spec.conditioning != 'step':
+            rule = f"'entry' for {spec.name}, whose weights do not allow renewal"
+            raise ParameterError('conditioning', rule, 'step')
 
     def device(self, worker: int) -> str:
         """Return the torch device of a worker."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from physis_ros.engine import layout as lay
@@ -69,11 +70,10 @@ class Crew:
         """Wait for a message or the end of a worker."""
         self._waiter.wait(timeout_s)
 
-    def ring(self) -> None:
-        """Wake every worker."""
-        for owner, bell in self._bells.items():
-            if owner != POOL:
-                bell.ring()
+    def ring(self, workers: Iterable[int] | None = None) -> None:
+        """Wake some workers; all when not told which."""
+        for worker in range(self.layout.grouping.workers) if workers is None else workers:
+            self._bells[worker].ring()
 
     @property
     def complete(self) -> bool:

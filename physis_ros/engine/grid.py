@@ -34,7 +34,7 @@ class Grouping:
     :param passes: passes of a chunk through the blocks.
     :param steps: denoise steps; a chunk is decoded after this many passes.
     :param blocks: transformer blocks.
-    :param workers: workers, each with at least one stage.
+    :param workers: workers of the pool; a placed stream need not use them all.
     :param owner: the owning worker of each stage, in chain order.
     :param per_pass_kv: every pass has a KV ring of its own; else a block's passes share one.
     :param kv_rule: what outputs are marked with.
@@ -65,6 +65,16 @@ class Grouping:
     def blocks_of(self, worker: int) -> tuple[int, ...]:
         """Return the blocks whose weights one worker needs."""
         return tuple(sorted({stage.block for stage in self.stages_of(worker)}))
+
+    @property
+    def used(self) -> tuple[int, ...]:
+        """Return the workers with at least one stage."""
+        return tuple(sorted(set(self.owner)))
+
+    @property
+    def entries(self) -> tuple[int, ...]:
+        """Return the workers that begin a step; each needs the conditioning."""
+        return tuple(sorted(set(self.owner[:: self.blocks])))
 
     @property
     def hops(self) -> tuple[tuple[int, int], ...]:
@@ -117,23 +127,44 @@ def assign(spec: ModelSpec, owner: Sequence[int], override_kv_rule: bool = False
 
     :raises PlanError: when the list does not fit the model or leaves a worker without a stage.
     """
-    expected = _passes(spec, override_kv_rule) * spec.blocks
-    if len(owner) != expected:
-        raise PlanError(f'assignment must name {expected} stages, got {len(owner)}')
+    _check_length(spec, owner, override_kv_rule)
     used = sorted(set(owner))
     if used != list(range(len(used))):
         raise PlanError(f'assignment must use workers 0..{max(owner)} each, got {used}')
     return _checked(spec, 'explicit', owner, override_kv_rule)
 
 
-def _checked(spec: ModelSpec, scheme: str, owner: Sequence[int], override: bool) -> Grouping:
+def place(
+    spec: ModelSpec, owner: Sequence[int], workers: int, override_kv_rule: bool = False
+) -> Grouping:
+    """
+    Take an explicit owner for each stage of one stream among several; some workers may be spared.
+
+    :param workers: of the pool.
+    :raises PlanError: when the list does not fit the model or the pool.
+    """
+    _check_length(spec, owner, override_kv_rule)
+    if not all(0 <= worker < workers for worker in owner):
+        raise PlanError(f'placement must use workers 0..{workers - 1}, got {sorted(set(owner))}')
+    return _checked(spec, 'placed', owner, override_kv_rule, workers)
+
+
+def _check_length(spec: ModelSpec, owner: Sequence[int], override: bool) -> None:
+    expected = _passes(spec, override) * spec.blocks
+    if len(owner) != expected:
+        raise PlanError(f'assignment must name {expected} stages, got {len(owner)}')
+
+
+def _checked(
+    spec: ModelSpec, scheme: str, owner: Sequence[int], override: bool, workers: int = 0
+) -> Grouping:
     clean = spec.kv_rule is KvRule.CLEAN
     grouping = Grouping(
         scheme=scheme,
         passes=_passes(spec, override),
         steps=spec.steps,
         blocks=spec.blocks,
-        workers=max(owner) + 1,
+        workers=workers or max(owner) + 1,
         owner=tuple(owner),
         per_pass_kv=not clean or override,
         kv_rule='override' if clean and override else spec.kv_rule.value,

@@ -64,8 +64,8 @@ class KvRing:
             for age, valid in zip(self.bank.ages, self.bank.valids, strict=True)
         ]
         self._sink, self._cycle, self._slots = spec.sink, spec.window + 1, spec.kv_slots
-        self._slot = self._state = 0
-        self._era, self._done = _NO_ERA, -1
+        self._slot, self._read = 0, self._reads[0]
+        self._era, self._done, self._newest = _NO_ERA, -1, -1
 
     @property
     def bytes(self) -> int:
@@ -75,38 +75,61 @@ class KvRing:
     @property
     def age(self) -> Tensor:
         """Ages of the slots as the chunk begun last sees them, int64 [1, S]."""
-        return self._reads[self._state].age
+        return self._read.age
 
     @property
     def valid(self) -> Tensor:
         """Which slots it may see, bool [1, S]."""
-        return self._reads[self._state].valid
+        return self._read.valid
 
-    def ready(self, era: int, chunk: int) -> bool:
-        """Tell whether the predecessor is done, so that ``chunk`` may run (E1)."""
-        return chunk == (self._done + 1 if era == self._era else 0)
+    def ready(self, era: int, turn: int) -> bool:
+        """Tell whether the predecessor is done, so that this turn may run (E1)."""
+        return turn == (self._done + 1 if era == self._era else 0)
 
-    def begin(self, era: int, chunk: int) -> None:
+    def begin(self, era: int, turn: int, chunk: int, commit: bool = False) -> None:
         """
         Make room for ``chunk``; a new era empties the ring first.
 
-        :raises EngineError: when the predecessor is not done.
+        :param turn: its place in the order of the stream's chunks and commits.
+        :param commit: ``chunk`` is an earlier one, whose KV is to be replaced (E13).
+        :raises EngineError: when the predecessor is not done, or the chunk to replace is gone.
         """
         if era != self._era:
             self.clear(era)
-        if chunk != self._done + 1:
-            raise EngineError(f'chunk must follow chunk {self._done} in its KV ring, got {chunk}')
+        if turn != self._done + 1:
+            raise EngineError(f'turn must follow turn {self._done} in its KV ring, got {turn}')
         phase = (chunk - self._sink) % self._cycle
         self._slot = chunk if chunk < self._sink else self._sink + phase
-        self._state = chunk if chunk < self._slots else self._slots + phase
+        if commit:
+            self._read = self._look_back(chunk)
+            return
+        self._newest = chunk
+        self._read = self._reads[chunk if chunk < self._slots else self._slots + phase]
 
-    def finish(self, chunk: int) -> None:
-        """Note that ``chunk`` has written its last KV here."""
-        self._done = chunk
+    def finish(self, turn: int) -> None:
+        """Note that this turn has written its last KV here."""
+        self._done = turn
+
+    def _look_back(self, chunk: int) -> KvRead:
+        """Return what an earlier chunk sees now: its predecessors, as far as they are kept."""
+        kept = [_held(slot, self._newest, self._sink, self._cycle) for slot in range(self._slots)]
+        if kept[self._slot] != chunk:
+            raise EngineError(f'chunk must be one of {sorted(kept)} to be replaced, got {chunk}')
+        back = [chunk - found for found in kept]
+        near = [
+            found >= 0 and steps >= 0 and (steps < self._cycle or slot < self._sink)
+            for slot, (found, steps) in enumerate(zip(kept, back, strict=True))
+        ]
+        ages = [min(max(steps, 0), self._cycle) for steps in back]
+        device = self.key.device
+        return KvRead(
+            self.key[None], self.value[None],
+            torch.tensor([ages], device=device), torch.tensor([near], device=device),
+        )  # fmt: skip
 
     def clear(self, era: int) -> None:
         """Forget everything; ``era`` begins."""
-        self._era, self._done = era, -1
+        self._era, self._done, self._newest = era, -1, -1
         # A masked slot still meets a zero weight in the sum: it must hold no NaN of a former life.
         self.key.zero_()
         self.value.zero_()
@@ -119,7 +142,7 @@ class KvRing:
     def extend(self, key: Tensor, value: Tensor) -> KvRead:
         """Write and return everything to attend to; views of the ring, nothing is copied."""
         self.write(key, value)
-        return self._reads[self._state]
+        return self._read
 
 
 class KvBatch:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from torch import Tensor
 
 from physis_ros.backbones.base import ModelSpec
@@ -15,6 +13,9 @@ from physis_ros.engine.kv import KvBank, KvRing
 class Lane:
     """
     One stream on one worker; all its memory is allocated here, when it opens.
+
+    ``arrivals`` are the blocks at which its chunks come from outside, ``enters`` says whether one
+    of its steps begins here.
 
     :param name: the stream's name; its noise depends on it.
     :param spec: sizes of the model.
@@ -27,13 +28,21 @@ class Lane:
     def __init__(
         self, name: str, spec: ModelSpec, grouping: Grouping, worker: int, device: str, keep: int
     ) -> None:
-        self.name = name
+        self.name, self.grouping = name, grouping
+        self.enters = worker in grouping.entries
         self._keep = keep
         self._conditioning: dict[int, Tensor] = {}
         self._rings: dict[tuple[int, int], KvRing] = {}
+        mine, before = grouping.stages_of(worker), (-1, *grouping.owner)
+        self.blocks = grouping.blocks_of(worker)
+        self.arrivals = frozenset(
+            stage.block
+            for stage, source in zip(grouping.stages, before, strict=False)
+            if stage in mine and source != worker
+        )
         # The steps of one block side by side, as they run in one batch.
-        for block in grouping.blocks_of(worker):
-            steps = [stage.step for stage in grouping.stages_of(worker) if stage.block == block]
+        for block in self.blocks:
+            steps = [stage.step for stage in mine if stage.block == block]
             bank = KvBank(spec, len(steps) if grouping.per_pass_kv else 1, device)
             rings = [KvRing(spec, device, bank, row) for row in range(len(bank.key))]
             for row, step in enumerate(steps):
@@ -43,11 +52,12 @@ class Lane:
         """Return the KV of one stage."""
         return self._rings[step, block]
 
-    def conditioning(self, version: int, encode: Callable[[], Tensor]) -> Tensor:
-        """Return the conditioning of an observation, computed the first time it is asked for."""
-        found = self._conditioning.get(version)
-        if found is None:
-            found = self._conditioning[version] = encode()
-            while len(self._conditioning) > self._keep:
-                del self._conditioning[next(iter(self._conditioning))]
-        return found
+    def conditioning(self, version: int) -> Tensor | None:
+        """Return the conditioning of an observation; None when it is yet to be computed."""
+        return self._conditioning.get(version)
+
+    def keep(self, version: int, conditioning: Tensor) -> None:
+        """Remember the conditioning of an observation; the oldest goes when there are many."""
+        self._conditioning[version] = conditioning
+        while len(self._conditioning) > self._keep:
+            del self._conditioning[next(iter(self._conditioning))]

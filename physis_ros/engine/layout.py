@@ -8,6 +8,7 @@ Both sides compute it from the same model, grouping and configuration, so no off
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import permutations
 
 import torch
 
@@ -23,8 +24,8 @@ from physis_ros.engine.message import Kind
 
 POOL = -1
 SPAN_RECORDS = 8192
-# Words of a worker's state line.
-BEAT, QUEUED, PENDING, DROPPED, TASKS = range(5)
+# Words of a worker's state line. WAITING: the stage, counted from 1, whose task waits longest.
+BEAT, QUEUED, PENDING, DROPPED, TASKS, WAITING = range(6)
 
 
 @dataclass(frozen=True)
@@ -35,18 +36,29 @@ class Layout:
     :param spec: sizes of the model.
     :param grouping: who runs what.
     :param config: the pool's.
+    :param joint: every stream is placed for itself: any worker may hand on to any other, and
+        nobody holds a block before a stream needs it.
     """
 
     spec: ModelSpec
     grouping: Grouping
     config: PoolConfig
+    joint: bool = False
 
     @property
     def in_flight(self) -> int:
-        """Most chunks of one stream in the pipe."""
+        """Most chunks of any stream in the pipe."""
+        return self.in_flight_of(self.grouping.workers)
+
+    def in_flight_of(self, workers: int) -> int:
+        """Return the most chunks in the pipe of a stream that uses so many workers."""
         if not self.grouping.overlaps:
             return 1
-        return self.config.in_flight or max(self.grouping.workers, self.config.max_batch)
+        return self.config.in_flight or max(workers, self.config.max_batch)
+
+    def blocks_of(self, worker: int) -> frozenset[int]:
+        """Return the blocks a worker holds from the start."""
+        return frozenset(() if self.joint else self.grouping.blocks_of(worker))
 
     @property
     def edges(self) -> tuple[tuple[int, int], ...]:
@@ -54,7 +66,7 @@ class Layout:
         workers = range(self.grouping.workers)
         down = [(POOL, w) for w in workers]
         up = [(w, POOL) for w in workers]
-        return (*down, *up, *self.grouping.hops)
+        return (*down, *up, *(permutations(workers, 2) if self.joint else self.grouping.hops))
 
     def shape(self, edge: tuple[int, int]) -> Shape:
         """Return the size of one mailbox."""
@@ -80,7 +92,9 @@ class Layout:
     def board(self) -> BoardShape:
         """Size of the notice board; renewal at steps reads slots while newer ones are written."""
         spare = 16 if self.config.conditioning == 'step' else 2
-        return BoardShape(self.config.max_streams, self.in_flight + spare, self.spec.inputs)
+        slots = self.in_flight + spare
+        spec = self.spec
+        return BoardShape(self.config.max_streams, slots, spec.inputs, spec.commits)
 
     @property
     def _regions(self) -> dict[object, int]:

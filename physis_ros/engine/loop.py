@@ -19,14 +19,18 @@ from physis_ros.backbones.base import Backbone
 from physis_ros.engine import layout as lay
 from physis_ros.engine.batching import form_batch, hold_ns
 from physis_ros.engine.bell import Waiter
-from physis_ros.engine.board import Board, epoch_of
+from physis_ros.engine.board import Board
 from physis_ros.engine.compute import Compute, Row
+from physis_ros.engine.entry import Entry
+from physis_ros.engine.grid import place
 from physis_ros.engine.kv import KvBatch, KvRing
 from physis_ros.engine.lane import Lane
 from physis_ros.engine.layout import POOL, Layout, Site
 from physis_ros.engine.mailbox import Held
-from physis_ros.engine.message import Header, Kind
+from physis_ros.engine.message import COMMIT, FRAMES, Header, Kind
 from physis_ros.engine.noise import NoiseSource
+from physis_ros.engine.opening import Opener, Opening
+from physis_ros.engine.pace import Pace
 from physis_ros.engine.task import FROM_POOL, LOCAL, Task
 from physis_ros.errors import DeadlinePassed, EngineError
 
@@ -54,11 +58,15 @@ class WorkerLoop:
         self._grouping, self._spec, self._waiter = layout.grouping, layout.spec, waiter
         self._device = config.device(me)
         self._compute = Compute(backbone, self._device)
-        self._noise = NoiseSource(config.seed, self._spec.latent_shape)
         self._kv = KvBatch(self._spec, config.max_batch, self._device)
         self._limit, self._hop_timeout_ns = config.max_batch, int(config.hop_timeout_s * 1e9)
-        self._renew = config.conditioning == 'step'
         self._lanes: dict[int, Lane] = {}
+        noise = NoiseSource(config.seed, self._spec.latent_shape)
+        renew = config.conditioning == 'step'
+        self._entry = Entry(self._compute, board, self._lanes, noise, renew)
+        # Where company for a batch may come from outside; nowhere else is waiting worth it.
+        self._arrivals: frozenset[int] = frozenset()
+        self._opener = Opener(backbone, self._device, layout.blocks_of(me), waiter.ring)
         self._tasks: list[Task] = []
         self._pending: dict[int, deque[tuple[Header, tuple[Tensor, ...]]]] = {
             target: deque() for target in site.outboxes
@@ -67,8 +75,7 @@ class WorkerLoop:
         self._state, self._spans = site.states[me], site.spans[me]
         self._model_ns = self._overhead_ns = self._hold_ns = 0
         self._patience_ns = int(config.batch_wait_us * 1e3)
-        # Expected time of one stage in a batch, for the slack; learned while running.
-        self._stage_ns = 0.0
+        self._pace = Pace()
 
     def run(self) -> None:
         """
@@ -96,13 +103,15 @@ class WorkerLoop:
         start_ns = self._state[lay.BEAT] = time.monotonic_ns()
         self._model_ns = self._hold_ns = 0
         came = self._receive(start_ns)
+        if self._opener.answers:
+            self._settle()
         batch = self._choose(start_ns) if self._tasks else ()
         if batch:
             self._run(batch)
         self._flush()
         self._state[lay.QUEUED] = len(self._tasks)
         if not batch:
-            return came
+            return came or self._entry.look_ahead()
         self._overhead_ns = (time.monotonic_ns() - start_ns - self._model_ns) // len(batch)
         return bool(self._tasks)
 
@@ -122,19 +131,35 @@ class WorkerLoop:
         return came
 
     def _command(self, header: Header, text: str, now_ns: int) -> None:
-        if header.kind == Kind.ENTER:
+        if header.kind in (Kind.ENTER, Kind.COMMIT):
             self._queue(_task(header, now_ns, FROM_POOL))
         elif header.kind == Kind.OPEN:
-            self._lanes[header.stream] = Lane(
-                text, self._spec, self._grouping, self._me, self._device,
-                self._layout.board.slots,
-            )  # fmt: skip
-            self.say(Kind.OPENED, header.stream)
+            self._open(header.stream, Opening.parse(text))
         elif header.kind == Kind.CLOSE:
-            self._lanes.pop(header.stream, None)
-            self.say(Kind.CLOSED, header.stream)
+            self._opener.close(header.stream, self._lanes.pop(header.stream, None))
         else:
             raise EngineError(f'worker {self._me} cannot obey message kind {header.kind}')
+
+    def _open(self, stream: int, opening: Opening) -> None:
+        config, me, keep = self._layout.config, self._me, self._layout.board.slots
+        grouping = place(self._spec, opening.owner, config.workers, config.override_kv_rule)
+        self._opener.open(
+            stream, grouping.blocks_of(me),
+            lambda: Lane(opening.name, self._spec, grouping, me, self._device, keep),
+        )  # fmt: skip
+
+    def _settle(self) -> None:
+        """Take over what was opened or closed beside the loop."""
+        while self._opener.answers:
+            answer = self._opener.answers.popleft()
+            if answer.lane is not None:
+                self._lanes[answer.stream] = answer.lane
+                self.say(Kind.OPENED, answer.stream)
+            elif answer.failure:
+                self.say(Kind.NOT_OPENED, answer.stream, answer.failure)
+            else:
+                self.say(Kind.CLOSED, answer.stream)
+        self._arrivals = frozenset(b for lane in self._lanes.values() for b in lane.arrivals)
 
     def _arrive(self, header: Header, state: Tensor, held: Held, source: int, now_ns: int) -> None:
         task = _task(header, now_ns, source)
@@ -154,24 +179,24 @@ class WorkerLoop:
 
     def _choose(self, now_ns: int) -> Sequence[Task]:
         ready = self._ready()
-        batch = form_batch(ready, self._limit)
-        if not self._patience_ns:
-            return batch
-        self._hold_ns = hold_ns(
-            batch, len(ready), self._limit, self._patience_ns, now_ns, self._left_to_run_ns
-        )
+        self._state[lay.WAITING] = _longest(ready, self._spec.blocks)
+        slack = (now_ns, self._stages_left, self._pace.batch_ns)
+        batch = form_batch(ready, self._limit, *slack)
+        if self._patience_ns and batch and batch[0].block in self._arrivals:
+            held = (batch, len(ready), self._limit, self._patience_ns)
+            self._hold_ns = hold_ns(*held, *slack)
         return () if self._hold_ns else batch
 
-    def _left_to_run_ns(self, task: Task) -> int:
-        done = task.step * self._spec.blocks + task.block
-        return int((self._grouping.passes * self._spec.blocks - done) * self._stage_ns)
+    def _stages_left(self, task: Task) -> int:
+        blocks = self._spec.blocks
+        return (self._grouping.passes - task.step) * blocks - task.block
 
     def _ready(self) -> list[Task]:
         era, ready, dead = self._board.era, [], []
         for task in self._tasks:
             if task.era != era(task.stream):
                 dead.append(task)
-            elif task.ring is not None and task.ring.ready(task.era, task.chunk):
+            elif task.ring is not None and task.ring.ready(task.era, task.turn):
                 ready.append(task)
         for task in dead:
             self._tasks.remove(task)
@@ -190,63 +215,42 @@ class WorkerLoop:
             batch = sorted(batch, key=_place)
         rings = [task.ring for task in batch if task.ring is not None]
         for task, ring in zip(batch, rings, strict=True):
-            ring.begin(task.era, task.chunk)
+            ring.begin(task.era, task.turn, task.chunk, task.commit)
             self._tasks.remove(task)
-        rows = [self._row(task) for task in batch]
+        rows = self._rows(batch)
         started_ns = time.monotonic_ns()
         outs = self._compute.run(batch[0].block, rows, self._kv.over(rings))
         ended_ns = time.monotonic_ns()
         self._model_ns += ended_ns - started_ns
-        self._stage_ns += 0.05 * (ended_ns - started_ns - self._stage_ns)
+        self._pace.learn(len(batch), ended_ns - started_ns)
         for task, ring, out in zip(batch, rings, outs, strict=True):
             self._record(task, task.block, len(batch), started_ns, ended_ns)
             self._finish(task, ring)
             self._hand_on(task, out, ended_ns)
         self._state[lay.TASKS] += len(batch)
 
-    def _row(self, task: Task) -> Row:
-        if task.block:
-            return Row(task.step, task.state)
-        lane = self._lanes[task.stream]
-        if self._renew and task.step < self._spec.steps:
-            task.observation = self._board.newest(task.stream)
-        noise = self._noise.draw(lane.name, epoch_of(task.era), task.chunk, task.step)
-        conditioning = lane.conditioning(task.observation, lambda: self._encode(task))
-        if self._device != 'cpu':
-            noise = noise.to(self._device)
-        return Row(task.step, task.state, conditioning, noise)
-
-    def _encode(self, task: Task) -> Tensor:
-        started_ns = time.monotonic_ns()
-        conditioning = self._compute.backbone.encode(self._inputs(task))
-        self._model_ns += time.monotonic_ns() - started_ns
-        alive = self._board.era(task.stream) == task.era
-        if alive and not self._board.holds(task.stream, task.observation):
-            raise EngineError(
-                f"observation {task.observation} of stream '{self._lanes[task.stream].name}' was "
-                f'overwritten while chunk {task.chunk} used it; observe less often'
-            )
-        return conditioning
-
-    def _inputs(self, task: Task) -> dict[str, Tensor]:
-        inputs = self._board.inputs(task.stream, task.observation)
-        if self._device == 'cpu':
-            return inputs
-        return {name: value.to(self._device) for name, value in inputs.items()}
+    def _rows(self, batch: Sequence[Task]) -> list[Row]:
+        if batch[0].block:
+            return [Row(task.step, task.state) for task in batch]
+        before_ns = self._entry.spent_ns
+        rows = self._entry.rows(batch)
+        self._model_ns += self._entry.spent_ns - before_ns
+        return rows
 
     def _finish(self, task: Task, ring: KvRing) -> None:
         if self._grouping.per_pass_kv or task.step == self._grouping.passes - 1:
-            ring.finish(task.chunk)
+            ring.finish(task.turn)
 
     # What goes on.
 
     def _hand_on(self, task: Task, out: Tensor | None, now_ns: int) -> None:
         last_block = task.block == self._spec.blocks - 1
-        if last_block and task.step == self._spec.steps - 1 and out is not None:
+        clean = last_block and task.step == self._spec.steps - 1
+        if clean and out is not None and not task.commit:
             self._deliver(task, out, now_ns)
         if last_block and task.step == self._grouping.passes - 1:
             task.release()
-            if self._grouping.passes > self._spec.steps:
+            if task.commit or self._grouping.passes > self._spec.steps:
                 self._post(POOL, _header(Kind.DONE, task, now_ns, 0), ())
             return
         if out is None:
@@ -258,7 +262,7 @@ class WorkerLoop:
 
     def _advance(self, task: Task, out: Tensor, last_block: bool, now_ns: int) -> None:
         task.step, task.block = (task.step + 1, 0) if last_block else (task.step, task.block + 1)
-        target = self._grouping.owner_of(task.step, task.block)
+        target = self._lanes[task.stream].grouping.owner_of(task.step, task.block)
         if target == self._me:
             task.state, task.source, task.queued_ns = out, LOCAL, now_ns
             task.bytes = task.sent_ns = 0
@@ -270,7 +274,9 @@ class WorkerLoop:
 
     def _deliver(self, task: Task, latent: Tensor, now_ns: int) -> None:
         task.denoised_ns = now_ns
-        decoded = self._compute.backbone.decode(latent, self._inputs(task), task.frames)
+        inputs = self._entry.inputs(task.stream, task.observation)
+        decoded = self._compute.backbone.decode(latent, inputs, task.frames)
+        self._entry.check(task)
         task.decoded_ns = time.monotonic_ns()
         self._model_ns += task.decoded_ns - now_ns
         task.queued_ns, task.source, task.sent_ns, task.bytes = now_ns, LOCAL, 0, 0
@@ -315,14 +321,27 @@ class WorkerLoop:
         )  # fmt: skip
 
 
+def _longest(ready: Sequence[Task], blocks: int) -> int:
+    """Return the stage, from 1, of the task that has waited longest behind others; 0: none."""
+    if len(ready) < 2:
+        return 0
+    oldest = min(ready, key=_since)
+    return 1 + oldest.step * blocks + oldest.block
+
+
+def _since(task: Task) -> int:
+    return task.queued_ns
+
+
 def _place(task: Task) -> tuple[int, int]:
     return (task.stream, task.step)
 
 
 def _task(header: Header, now_ns: int, source: int) -> Task:
     return Task(
-        stream=header.stream, era=header.era, chunk=header.chunk, step=header.step,
-        block=header.block, deadline_ns=header.deadline_ns, frames=bool(header.flags & 1),
+        stream=header.stream, era=header.era, chunk=header.chunk, turn=header.turn,
+        step=header.step, block=header.block, deadline_ns=header.deadline_ns,
+        frames=bool(header.flags & FRAMES), commit=bool(header.flags & COMMIT),
         observation=header.observation, created_ns=header.created_ns, queued_ns=now_ns,
         source=source, bytes=header.bytes, sent_ns=header.sent_ns,
         denoised_ns=header.denoised_ns, decoded_ns=header.decoded_ns,
@@ -331,9 +350,10 @@ def _task(header: Header, now_ns: int, source: int) -> Task:
 
 def _header(kind: Kind, task: Task, sent_ns: int, size: int) -> Header:
     return Header(
-        kind=kind, flags=int(task.frames), stream=task.stream, step=task.step, block=task.block,
-        bytes=size, sent_ns=sent_ns, era=task.era, chunk=task.chunk, deadline_ns=task.deadline_ns,
-        observation=task.observation, created_ns=task.created_ns,
+        kind=kind, flags=FRAMES * task.frames | COMMIT * task.commit, stream=task.stream,
+        step=task.step, block=task.block,
+        bytes=size, sent_ns=sent_ns, era=task.era, chunk=task.chunk, turn=task.turn,
+        deadline_ns=task.deadline_ns, observation=task.observation, created_ns=task.created_ns,
         denoised_ns=task.denoised_ns, decoded_ns=task.decoded_ns,
     )  # fmt: skip
 

@@ -14,7 +14,9 @@ from typing import NamedTuple
 from physis_ros.errors import EngineError
 
 VERSION = 1
-_STRUCT = struct.Struct('=HHIiiIIqqqqqqqq')
+# Bits of a header's flags.
+FRAMES, COMMIT = 1, 2
+_STRUCT = struct.Struct('=HHIiiIIqqqqqqqqq')
 BYTES = 128
 
 
@@ -33,15 +35,18 @@ class Kind(IntEnum):
     OPENED = 10
     CLOSED = 11
     FAILED = 12
+    NOT_OPENED = 13
+    COMMIT = 14
 
 
 class Header(NamedTuple):
     """
     The fixed part; the fields are packed in this order.
 
-    :param flags: bit 0: predicted frames wanted.
+    :param flags: bit 0: predicted frames wanted; bit 1: a commit, not a chunk.
     :param bytes: size of the payload.
     :param era: life and epoch of the stream.
+    :param turn: place in the order of the stream's chunks and commits.
     :param observation: version of the inputs in use.
     :param created_ns: when the chunk entered the pool, steady.
     :param sent_ns: when what it carries was ready to be sent, steady; a full mailbox shows here.
@@ -55,6 +60,7 @@ class Header(NamedTuple):
     bytes: int = 0
     era: int = 0
     chunk: int = 0
+    turn: int = 0
     deadline_ns: int = 0
     observation: int = 0
     created_ns: int = 0

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
@@ -20,25 +19,25 @@ from typing import Any
 import numpy.typing as npt
 
 from physis_ros.backbones.base import ModelSpec
-from physis_ros.engine import layout as lay
 from physis_ros.engine import threads
-from physis_ros.engine.board import CLOSED, epoch_of
+from physis_ros.engine.board import CLOSED
 from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.crew import Crew
-from physis_ros.engine.grid import Grouping, assign, group
-from physis_ros.engine.layout import POOL, Layout
-from physis_ros.engine.mailbox import Held, Mailbox
-from physis_ros.engine.message import Header, Kind
+from physis_ros.engine.desk import CHECK_S, Desk
+from physis_ros.engine.door import Door
+from physis_ros.engine.grid import Grouping, assign, group, place
+from physis_ros.engine.layout import Layout
+from physis_ros.engine.message import COMMIT, FRAMES, Header, Kind
 from physis_ros.engine.metrics import Metrics
 from physis_ros.engine.models import REGISTRY, registry
+from physis_ros.engine.opening import Opening
+from physis_ros.engine.overload import Overload, Pressure
 from physis_ros.engine.result import ChunkResult
 from physis_ros.engine.spans import Span
 from physis_ros.engine.streams import Stream, StreamTable
-from physis_ros.engine.trace import Trace
 from physis_ros.errors import DeadlinePassed, EngineError, ParameterError
 
-_CHECK_S = 0.2
-_ANSWER_S = 30.0
+_ANSWER_S = 60.0
 _UNCOLLECTED = 64
 
 
@@ -49,28 +48,29 @@ class Pool:
     :param config: what to start.
     :param models: module that knows the model; see :mod:`physis_ros.engine.models`.
     :param crew: how workers are started.
+    :param door: admits streams and places each for itself; None: every stream is carried as the
+        configuration groups it, as long as there is a place.
     :raises ParameterError: or
     :raises PlanError: when the configuration does not fit the model. Nothing is started yet.
     """
 
     def __init__(
-        self, config: PoolConfig, models: str = REGISTRY, crew: type[Crew] = Crew
+        self,
+        config: PoolConfig,
+        models: str = REGISTRY,
+        crew: type[Crew] = Crew,
+        door: Door | None = None,
     ) -> None:
         self.config = config
         self.spec: ModelSpec = registry(models).read_spec(config.model)
-        self.grouping: Grouping = _grouping(config, self.spec)
-        self.layout = Layout(self.spec, self.grouping, config)
-        self.metrics = Metrics()
+        self.grouping: Grouping = _grouping(config, self.spec, door)
+        self.layout = Layout(self.spec, self.grouping, config, door is not None)
+        self._door, self._pressure = door, Pressure(self.spec.blocks)
         self._models, self._hire = models, crew
         self._lock = threading.RLock()
         self._streams = StreamTable(config.max_streams)
-        self._results: deque[tuple[int, ChunkResult]] = deque()
-        self._crew: Crew | None = None
-        self._trace: Trace | None = None
-        self._failure: EngineError | None = None
-        self._greeted: set[int] = set()
-        self._freed = False
-        self._looked_s = 0.0
+        self._desk = Desk(self.layout, self._streams, self._pressure)
+        self._started = False
 
     def __enter__(self) -> Pool:
         return self
@@ -86,7 +86,16 @@ class Pool:
     @property
     def pids(self) -> tuple[int, ...]:
         """The workers' process ids; empty when not running."""
-        return self._crew.pids if self._crew else ()
+        return self._desk.pids
+
+    @property
+    def metrics(self) -> Metrics:
+        """What is known of the running pool; a new one may be put in its place."""
+        return self._desk.metrics
+
+    @metrics.setter
+    def metrics(self, metrics: Metrics) -> None:
+        self._desk.metrics = metrics
 
     def start(self, timeout_s: float = 60.0) -> None:
         """
@@ -95,56 +104,105 @@ class Pool:
         :raises WorkerDied: with the worker's own words; everything is closed again then.
         :raises DeadlinePassed: likewise, when it takes longer than ``timeout_s``.
         """
-        if self._crew is not None:
+        if self._started:
             raise EngineError('pool must be started once, got a second start')
+        self._started = True
         workers, config = self.grouping.workers, self.config
         threads.warn_when_over(workers, config.threads_per_worker, threads.cores())
-        if config.trace is not None:
-            self._trace = Trace(config.trace, workers, self.spec.blocks)
+        desk = self._desk
         try:
-            self._crew = self._hire(self.layout, self._models)
+            desk.open(self._hire(self.layout, self._models))
             everyone = set(range(workers))
-            self._until(lambda: self._greeted == everyone, timeout_s, 'start of the workers')
+            self._until(lambda: desk.greeted == everyone, timeout_s, 'start of the workers')
         except BaseException:
             self.close()
             raise
 
-    def open_stream(self, name: str) -> None:
+    def open_stream(self, name: str, slo_s: float = 0.0, response_s: float = 0.0) -> None:
         """
-        Open a stream: every worker allocates its KV. Other streams go on.
+        Open a stream: its workers load what they lack and allocate its KV. Other streams go on.
 
-        :raises EngineError: when the name is taken or the pool is full.
+        :param slo_s: longest interval between its chunks; a pool with a door asks for it.
+        :param response_s: longest time from entry to output when alone; 0: any.
+        :raises AdmissionRefused: when it is not taken on, saying why and what would fit.
+        :raises EngineError: when the name is taken, no place is left, or a worker cannot carry
+            it; nothing of it stays then.
         """
         with self._lock:
-            crew = self._running()
-            stream = self._streams.add(name)
+            crew = self._desk.crew()
+            self._streams.check(name)
+            grouping = self._seat(name, slo_s, response_s)
+            most = self.layout.in_flight_of(len(grouping.used))
+            stream = self._streams.add(name, grouping, most)
             crew.board.set_era(stream.index, stream.era)
-            self._tell(stream, Kind.OPEN, name)
-        self._until(lambda: not stream.awaiting, _ANSWER_S, f"opening of stream '{name}'")
+            self._tell(stream, Kind.OPEN, Opening(name, grouping.owner).text())
+        try:
+            self._until(lambda: not stream.awaiting, _ANSWER_S, f"opening of stream '{name}'")
+            if stream.refused:
+                raise EngineError(f"stream '{name}' cannot be opened: {stream.refused}")
+        except EngineError:
+            if not self._desk.failed:
+                self.close_stream(name)
+            raise
 
     def close_stream(self, name: str) -> None:
         """End a stream: its tasks die wherever they are, its KV is freed. Other streams go on."""
         with self._lock:
-            crew = self._running()
+            crew = self._desk.crew()
             stream = self._streams.named(name)
             crew.board.set_era(stream.index, CLOSED)
-            self._forget_results(stream)
+            self._desk.forget(stream)
             self._tell(stream, Kind.CLOSE)
         self._until(lambda: not stream.awaiting, _ANSWER_S, f"closing of stream '{name}'")
         with self._lock:
             self._streams.remove(stream)
+            self._pressure.forget(name)
+            if self._door is not None:
+                self._door.leave(name)
+
+    def workers_of(self, name: str) -> tuple[int, ...]:
+        """Return the workers that carry a stream."""
+        with self._lock:
+            return self._streams.named(name).grouping.used
+
+    def what_if(self, count: int, slo_s: float, response_s: float = 0.0) -> list[str]:
+        """
+        Tell what would be answered to so many more streams; nothing changes.
+
+        :returns: for each an empty text when it were taken on, else why not.
+        """
+        with self._lock:
+            left = min(count, self._streams.free)
+            full = f'max_streams is {self.config.max_streams} and {self._streams.free} are left'
+            if self._door is None:
+                return [''] * left + [full] * (count - left)
+            self._shut_door()
+            return self._door.what_if(left, slo_s, response_s) + [full] * (count - left)
+
+    @property
+    def overload(self) -> Overload | None:
+        """Where the pool is stuck, when more is asked of it than it can do."""
+        with self._lock:
+            streams = map(self._streams.named, self._streams.names())
+            after: dict[int, set[int]] = {}
+            for source, target in {hop for stream in streams for hop in stream.grouping.hops}:
+                after.setdefault(source, set()).add(target)
+            chains = {source: tuple(targets) for source, targets in after.items()}
+            return self._pressure.look(time.monotonic_ns(), chains)
 
     def ready(self, name: str) -> bool:
         """Tell whether a chunk that entered now would find its way free."""
         with self._lock:
             # A chunk may wait for this answer: looking after the workers can wait.
-            self._empty(self._running())
-            if time.monotonic() - self._looked_s > _CHECK_S:
-                self._look()
+            self._desk.take_in()
+            self._desk.look(CHECK_S)
             stream = self._streams.named(name)
-            entry = self._running().site.outboxes[self.grouping.owner[0]]
-            free = len(stream.in_flight) < self.layout.in_flight
-            return free and entry.has_room() and len(self._results) < _UNCOLLECTED
+            entry = self._desk.crew().site.outboxes[stream.grouping.owner[0]]
+            free = len(stream.in_flight) < stream.most
+            if free and entry.has_room() and len(self._desk.results) < _UNCOLLECTED:
+                return True
+            self._pressure.held(name, time.monotonic_ns())
+            return False
 
     def enter(
         self,
@@ -168,18 +226,41 @@ class Pool:
                     f"stream '{name}' must be ready before a chunk enters, got "
                     f'{len(self._streams.named(name).in_flight)} chunks in flight'
                 )
-            crew, stream = self._running(), self._streams.named(name)
-            version = crew.board.post(stream.index, inputs)
-            now_ns = time.monotonic_ns()
+            stream = self._streams.named(name)
+            version = self._desk.crew().board.post(stream.index, inputs)
             header = Header(
-                Kind.ENTER, int(decode_frames), stream.index, era=stream.era,
-                chunk=stream.next_chunk, deadline_ns=deadline_steady_ns, observation=version,
-                created_ns=now_ns, sent_ns=now_ns,
+                Kind.ENTER, FRAMES * decode_frames, chunk=stream.next_chunk,
+                deadline_ns=deadline_steady_ns, observation=version,
             )  # fmt: skip
-            crew.site.outboxes[self.grouping.owner[0]].send(header)
-            stream.in_flight.add(stream.next_chunk)
+            self._send_in(stream, header)
+            self._pressure.entered(name)
             stream.next_chunk += 1
             return stream.next_chunk - 1
+
+    def commit(self, name: str, chunk: int, inputs: Mapping[str, npt.NDArray[Any]]) -> None:
+        """
+        Replace the history that a chunk predicted by what was really observed and executed (E13).
+
+        It takes its turn among the stream's chunks: those that entered before it do not see it,
+        those after it do, whatever the plan. It costs about as much as a chunk.
+
+        :param chunk: of this epoch, still in the window of the newest one, or a sink chunk.
+        :param inputs: what its chunk was given, and the model's ``commits``.
+        :raises EngineError: when the model replaces no history, the chunk is not there any more,
+            or the stream is not :meth:`ready`.
+        :raises ObservationError: when the inputs do not fit.
+        """
+        with self._lock:
+            stream = self._streams.named(name)
+            stream.check_commit(chunk, self.spec)
+            if not self.ready(name):
+                raise EngineError(f"stream '{name}' must be ready before a commit, and is not")
+            version = self._desk.crew().board.post(stream.index, inputs, commit=True)
+            deadline_ns = time.monotonic_ns()  # before chunks: those after it wait for it
+            header = Header(
+                Kind.COMMIT, COMMIT, chunk=chunk, deadline_ns=deadline_ns, observation=version
+            )
+            self._send_in(stream, header)
 
     def observe(self, name: str, inputs: Mapping[str, npt.NDArray[Any]]) -> int:
         """
@@ -190,15 +271,15 @@ class Pool:
         if self.config.conditioning != 'step':
             raise EngineError("observe needs conditioning 'step', got 'entry'")
         with self._lock:
-            return self._running().board.post(self._streams.named(name).index, inputs)
+            return self._desk.crew().board.post(self._streams.named(name).index, inputs)
 
     def reset(self, name: str) -> int:
         """Begin the stream's next epoch at once and return it; nothing older comes out."""
         with self._lock:
-            crew, stream = self._running(), self._streams.named(name)
+            crew, stream = self._desk.crew(), self._streams.named(name)
             epoch = stream.restart()
             crew.board.set_era(stream.index, stream.era)
-            self._forget_results(stream)
+            self._desk.forget(stream)
             crew.ring()
             return epoch
 
@@ -215,24 +296,24 @@ class Pool:
         until_s = time.monotonic() + timeout_s
         while True:
             with self._lock:
-                self._empty(self._running())
-                if not self._results:
-                    self._look()
-                if self._results:
-                    return self._results.popleft()[1]
-                if self._freed:
-                    self._freed = False
+                self._desk.take_in()
+                if not self._desk.results:
+                    self._desk.look()
+                if self._desk.results:
+                    return self._desk.results.popleft()[1]
+                if self._desk.freed:
+                    self._desk.freed = False
                     return None
-                crew = self._running()
+                crew = self._desk.crew()
             left_s = until_s - time.monotonic()
             if left_s <= 0:
                 return None
-            crew.wait(min(left_s, _CHECK_S))
+            crew.wait(min(left_s, CHECK_S))
 
     def chunk_spans(self, name: str, chunk: int) -> list[Span]:
         """Return what happened to a chunk of the current epoch, in order of start."""
         with self._lock:
-            self._drain()
+            self._desk.look()
             return self.metrics.of_chunk(self._streams.named(name).era, chunk)
 
     def health(self) -> dict[str, object]:
@@ -243,8 +324,8 @@ class Pool:
         :raises EngineError: as :meth:`next_result`.
         """
         with self._lock:
-            self._pump()
-            self._drain()
+            self._desk.take_in()
+            self._desk.look()
             return {
                 'workers': self.grouping.workers,
                 'streams': self._streams.names(),
@@ -256,27 +337,44 @@ class Pool:
     def close(self) -> None:
         """End everything; takes a second at most and is harmless when repeated."""
         with self._lock:
-            crew, self._crew = self._crew, None
+            crew = self._desk.close()
             if crew is not None:
-                self._drain(crew)
                 crew.close()
-            if self._trace is not None:
-                self._trace.close()
-                self._trace = None
-            self._results.clear()
 
     # Inside; all under the lock.
 
-    def _running(self) -> Crew:
-        if self._failure is not None:
-            raise self._failure
-        if self._crew is None:
-            raise EngineError('pool must be started and not closed, got a call outside of that')
-        return self._crew
+    def _send_in(self, stream: Stream, header: Header) -> None:
+        """Let a chunk or a commit take the stream's next turn."""
+        crew, now_ns = self._desk.crew(), time.monotonic_ns()
+        entry = stream.grouping.owner[0]
+        crew.site.outboxes[entry].send(
+            header._replace(
+                stream=stream.index, era=stream.era, turn=stream.next_turn, created_ns=now_ns,
+                sent_ns=now_ns,
+            )
+        )  # fmt: skip
+        # Those that begin a later step may encode the observation while they wait.
+        crew.ring(worker for worker in stream.grouping.entries if worker != entry)
+        stream.in_flight.add(stream.next_turn)
+        stream.next_turn += 1
+
+    def _seat(self, name: str, slo_s: float, response_s: float) -> Grouping:
+        """Ask which workers a new stream is carried by."""
+        if self._door is None:
+            return self.grouping
+        self._shut_door()
+        owner = self._door.admit(name, slo_s, response_s)
+        return place(self.spec, owner, self.config.workers, self.config.override_kv_rule)
+
+    def _shut_door(self) -> None:
+        """Close admission while the pool is overloaded."""
+        overload = self.overload
+        if self._door is not None:
+            self._door.shut('' if overload is None else overload.text(time.monotonic_ns()))
 
     def _tell(self, stream: Stream, kind: Kind, text: str = '') -> None:
-        crew = self._running()
-        stream.awaiting = set(range(self.grouping.workers))
+        crew = self._desk.crew()
+        stream.awaiting = set(stream.grouping.used)
         for worker in stream.awaiting:
             if not crew.site.outboxes[worker].send_text(Header(kind, stream=stream.index), text):
                 raise EngineError(f'worker {worker} must take {kind.name}, got a full mailbox')
@@ -285,98 +383,22 @@ class Pool:
         until_s = time.monotonic() + timeout_s
         while True:
             with self._lock:
-                self._pump()
+                self._desk.take_in()
+                self._desk.look()
                 if done():
                     return
             if time.monotonic() > until_s:
                 raise DeadlinePassed(f'{what} must take at most {timeout_s:g} s, and did not')
             time.sleep(0.002)
 
-    def _pump(self) -> None:
-        self._empty(self._running())
-        self._look()
 
-    def _look(self) -> None:
-        crew = self._running()
-        self._looked_s = time.monotonic()
-        self._drain()
-        try:
-            if not crew.complete:
-                self._empty(crew)  # what the dead one said last
-            crew.check_alive()
-            if self._greeted:
-                crew.check_moving(time.monotonic_ns())
-        except EngineError as error:
-            self._failure = error
-            raise
-
-    def _empty(self, crew: Crew) -> None:
-        for worker, inbox in crew.site.inboxes.items():
-            while (got := inbox.receive()) is not None:
-                self._take(worker, inbox, *got)
-
-    def _take(self, worker: int, inbox: Mailbox, header: Header, held: Held) -> None:
-        stream = self._streams.at(header.stream)
-        if header.kind == Kind.RESULT:
-            if stream is not None and header.era == stream.era:
-                self._deliver(stream, worker, inbox, header, held)
-        elif header.kind == Kind.DONE:
-            if stream is not None and header.era == stream.era:
-                stream.in_flight.discard(header.chunk)
-                self._freed = True
-        elif header.kind == Kind.READY:
-            self._greeted.add(worker)
-        elif header.kind == Kind.FAILED:
-            self._running().words[worker] = inbox.text(header, held)
-        elif stream is not None:
-            stream.awaiting.discard(worker)
-        held.release()
-
-    def _deliver(
-        self, stream: Stream, worker: int, inbox: Mailbox, header: Header, held: Held
-    ) -> None:
-        now_ns = time.monotonic_ns()
-        actions, frames = inbox.parts(header.kind, held)
-        if self.grouping.passes == self.grouping.steps:
-            stream.in_flight.discard(header.chunk)
-        self.metrics.hop(worker, POOL, header.bytes, now_ns - header.sent_ns)
-        result = ChunkResult(
-            stream=stream.name,
-            epoch=epoch_of(header.era),
-            chunk=header.chunk,
-            actions=actions[0].numpy().copy(),
-            frames=frames[0].numpy().copy() if header.flags & 1 else None,
-            kv_rule=self.grouping.kv_rule,
-            observation=header.observation,
-            entered_steady_ns=header.created_ns,
-            denoised_steady_ns=header.denoised_ns,
-            decoded_steady_ns=header.decoded_ns,
-            delivered_steady_ns=now_ns,
-        )
-        self._results.append((stream.index, result))
-
-    def _forget_results(self, stream: Stream) -> None:
-        kept = [entry for entry in self._results if entry[0] != stream.index]
-        self._results = deque(kept)
-
-    def _drain(self, crew: Crew | None = None) -> None:
-        crew = crew or self._running()
-        for ring in crew.site.spans.values():
-            for span in ring.drain():
-                self.metrics.add(span)
-                if self._trace is not None:
-                    self._trace.add(span)
-        states = crew.site.states
-        self.metrics.queue_lengths = [state[lay.QUEUED] for state in states]
-        self.metrics.dropped_tasks = sum(state[lay.DROPPED] for state in states)
-        self.metrics.lost_spans = sum(ring.lost for ring in crew.site.spans.values())
-
-
-def _grouping(config: PoolConfig, spec: ModelSpec) -> Grouping:
-    if config.conditioning == 'step' and spec.conditioning != 'step':
-        raise ParameterError(
-            'conditioning', f"'entry' for {spec.name}, whose weights do not allow renewal", 'step'
-        )
+def _grouping(config: PoolConfig, spec: ModelSpec, door: Door | None) -> Grouping:
+    config.check_model(spec)
+    if door is not None:
+        if door.workers != config.workers:
+            raise ParameterError('workers', f'{door.workers}, as admission has it', config.workers)
+        whole = group(spec, 'serial', 1, config.override_kv_rule)
+        return place(spec, whole.owner, config.workers, config.override_kv_rule)
     if not config.assignment:
         return group(spec, config.grouping, config.workers, config.override_kv_rule)
     found = assign(spec, config.assignment, config.override_kv_rule)

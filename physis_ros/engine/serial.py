@@ -8,7 +8,7 @@ Also the plain way to run a model where nothing need overlap: training checks, e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -25,7 +25,8 @@ from physis_ros.errors import EngineError
 class _Stream:
     rings: list[KvRing]
     epoch: int = 0
-    chunk: int = field(default=0)
+    chunk: int = 0
+    turn: int = 0
 
 
 class SerialEngine:
@@ -71,7 +72,7 @@ class SerialEngine:
     def reset(self, stream: str) -> int:
         """Begin the next epoch and return its number."""
         state = self._of(stream)
-        state.epoch, state.chunk = state.epoch + 1, 0
+        state.epoch, state.chunk, state.turn = state.epoch + 1, 0, 0
         return state.epoch
 
     def run(
@@ -88,28 +89,47 @@ class SerialEngine:
         state.chunk += 1
         return decoded
 
+    def commit(self, stream: str, chunk: int, inputs: Mapping[str, Tensor]) -> None:
+        """
+        Replace an earlier chunk's KV by that of what really happened (E13).
+
+        :param chunk: still within the window, or a sink chunk.
+        :param inputs: those of a chunk and the model's ``commits``, each [1, *shape].
+        """
+        state, backbone = self._of(stream), self._compute.backbone
+        with torch.inference_mode():
+            conditioning, latent = backbone.encode(inputs), backbone.witness(inputs)
+            for step in range(self._plan.passes):
+                noise = self._draw(stream, state, chunk, step)
+                self._pass(state, chunk, Row(step, latent, conditioning, noise), commit=True)
+        state.turn += 1
+
     def _chunk(
         self, stream: str, state: _Stream, inputs: Mapping[str, Tensor], frames: bool
     ) -> Decoded:
         conditioning = self._compute.backbone.encode(inputs)
         latent: Tensor | None = None
         for step in range(self._plan.passes):
-            noise = self._noise.draw(stream, state.epoch, state.chunk, step).to(self._device)
-            left = self._pass(state, Row(step, latent, conditioning, noise))
+            noise = self._draw(stream, state, state.chunk, step)
+            left = self._pass(state, state.chunk, Row(step, latent, conditioning, noise))
             latent = latent if left is None else left
         if latent is None:
             raise EngineError(f'{self._spec.name} left no latent')
+        state.turn += 1
         return self._compute.backbone.decode(latent, inputs, frames)
 
-    def _pass(self, state: _Stream, row: Row) -> Tensor | None:
+    def _draw(self, stream: str, state: _Stream, chunk: int, step: int) -> Tensor:
+        return self._noise.draw(stream, state.epoch, chunk, step).to(self._device)
+
+    def _pass(self, state: _Stream, chunk: int, row: Row, commit: bool = False) -> Tensor | None:
         out: Tensor | None = None
         for block in range(self._plan.blocks):
             own = row.step if self._plan.per_pass_kv else 0
             ring = state.rings[own * self._plan.blocks + block]
-            ring.begin(state.epoch, state.chunk)
+            ring.begin(state.epoch, state.turn, chunk, commit)
             (out,) = self._compute.run(block, [row], ring)
             if self._plan.per_pass_kv or row.step == self._plan.passes - 1:
-                ring.finish(state.chunk)
+                ring.finish(state.turn)
             row = Row(row.step, out)
         return out
 

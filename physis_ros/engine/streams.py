@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from physis_ros.backbones.base import ModelSpec
 from physis_ros.engine.board import era_of
+from physis_ros.engine.grid import Grouping
 from physis_ros.errors import EngineError
 
 
@@ -16,27 +18,50 @@ class Stream:
 
     :param index: its place on the board.
     :param life: which opening this is, over all streams of the pool.
+    :param grouping: which workers carry it.
+    :param most: chunks that may be in flight.
     :param next_chunk: the next chunk's number.
-    :param in_flight: chunks entered and not yet out.
+    :param next_turn: the next place in the order of chunks and commits.
+    :param in_flight: turns entered and not yet out.
     :param awaiting: workers that have not yet answered an opening or closing.
+    :param refused: why a worker could not open it.
     """
 
     name: str
     index: int
     life: int
+    grouping: Grouping
+    most: int
     epoch: int = 0
     next_chunk: int = 0
+    next_turn: int = 0
     in_flight: set[int] = field(default_factory=set)
     awaiting: set[int] = field(default_factory=set)
+    refused: str = ''
 
     @property
     def era(self) -> int:
         """Life and epoch in one number."""
         return era_of(self.life, self.epoch)
 
+    def check_commit(self, chunk: int, spec: ModelSpec) -> None:
+        """
+        Ask whether a chunk's history can still be replaced (E13).
+
+        :raises EngineError: when the model replaces none, or the chunk's KV is gone.
+        """
+        if not spec.commits:
+            raise EngineError(f'{spec.name} must name what it commits, and names nothing')
+        oldest = max(0, self.next_chunk - 1 - spec.window)
+        if not (oldest <= chunk < self.next_chunk or 0 <= chunk < min(spec.sink, oldest)):
+            raise EngineError(
+                f"chunk to commit of stream '{self.name}' must be {oldest} .. "
+                f'{self.next_chunk - 1}, got {chunk}'
+            )
+
     def restart(self) -> int:
         """Begin the next epoch; nothing is in flight any more."""
-        self.epoch, self.next_chunk = self.epoch + 1, 0
+        self.epoch, self.next_chunk, self.next_turn = self.epoch + 1, 0, 0
         self.in_flight.clear()
         return self.epoch
 
@@ -58,9 +83,14 @@ class StreamTable:
         """Return the open streams."""
         return sorted(self._by_name)
 
-    def add(self, name: str) -> Stream:
+    @property
+    def free(self) -> int:
+        """Places left."""
+        return len(self._free)
+
+    def check(self, name: str) -> None:
         """
-        Take a place.
+        Ask whether a stream could be added.
 
         :raises EngineError: when the name is taken or no place is left.
         """
@@ -71,8 +101,17 @@ class StreamTable:
                 f'streams must be <= max_streams = {self._most}, got {name!r} beside '
                 f'{self.names()}; close one or start the pool with more'
             )
+
+    def add(self, name: str, grouping: Grouping, most: int) -> Stream:
+        """
+        Take a place; errors as :meth:`check`.
+
+        :param grouping: which workers carry it.
+        :param most: chunks that may be in flight.
+        """
+        self.check(name)
         self._lives += 1
-        stream = Stream(name, self._free.pop(0), self._lives)
+        stream = Stream(name, self._free.pop(0), self._lives, grouping, most)
         self._by_name[name] = self._by_index[stream.index] = stream
         return stream
 

@@ -87,7 +87,7 @@ class Sweeper:
 
         def once() -> None:
             for ring in rings:
-                ring.begin(0, chunk)
+                ring.begin(0, chunk, chunk)
             self._compute.run(block, rows, self._batch.over(rings))
 
         return self._seconds(once)
@@ -125,5 +125,5 @@ def kind_of(spec: ModelSpec, block: int) -> str:
 def _fill(ring: KvRing, chunks: int) -> None:
     ring.clear(0)
     for chunk in range(chunks):
-        ring.begin(0, chunk)
+        ring.begin(0, chunk, chunk)
         ring.finish(chunk)

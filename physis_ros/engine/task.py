@@ -23,8 +23,10 @@ class Task:
 
     :param stream: the stream's index in the pool.
     :param era: life and epoch of the stream it was born in; see :mod:`physis_ros.engine.board`.
+    :param turn: place in the order of the stream's chunks and commits.
     :param deadline_ns: steady time by which the chunk should be out.
     :param frames: whether predicted frames are wanted.
+    :param commit: it replaces the KV of ``chunk`` and delivers nothing.
     :param observation: version of the inputs it uses.
     :param state: hidden state, or latent at block 0; None at the very beginning.
     :param held: the mailbox slot that ``state`` lies in; None when it came from this worker.
@@ -37,10 +39,12 @@ class Task:
     stream: int
     era: int
     chunk: int
+    turn: int
     step: int
     block: int
     deadline_ns: int
     frames: bool
+    commit: bool
     observation: int
     created_ns: int
     queued_ns: int

@@ -177,8 +177,8 @@ class VirtualPool:
         stream.beat_ns += (lost + 1) * stream.period_ns
         self.at(max(stream.beat_ns, self.now_ns), lambda: self._beat(stream))
         task = Task(
-            stream.index, 0, chunk, 0, self._blocks[stream.model.name],
-            self.now_ns + stream.allowed_ns, False, 0, self.now_ns, self.now_ns,
+            stream.index, 0, chunk, chunk, 0, self._blocks[stream.model.name],
+            self.now_ns + stream.allowed_ns, False, False, 0, self.now_ns, self.now_ns,
         )  # fmt: skip
         self._after(self.pool.hop_s, lambda: self._arrive(stream, task, 0))
 
@@ -204,7 +204,9 @@ class VirtualPool:
 
     def _launch(self, index: int) -> None:
         device = self.devices[index]
-        batch = form_batch(device.ready, self._limit)
+        batch = form_batch(
+            device.ready, self._limit, self.now_ns, self._stages_left, lambda rows: 0.0
+        )
         if not batch or device.lost:
             device.running = False
             return
@@ -214,6 +216,10 @@ class VirtualPool:
         device.busy_ns += spent_ns
         device.rows, device.batches = device.rows + len(batch), device.batches + 1
         self.at(self.now_ns + spent_ns, lambda: self._end(index, batch))
+
+    def _stages_left(self, task: Task) -> int:
+        model = self._by_index[task.stream].model
+        return model.stages - _stage(model, task)
 
     def _seconds(self, index: int, batch: Sequence[Task]) -> float:
         model = self._by_index[batch[0].stream].model

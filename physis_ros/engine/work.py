@@ -11,18 +11,17 @@ from typing import Any
 
 import torch
 
-from physis_ros.backbones.base import Backbone
 from physis_ros.engine.arena import Arena
 from physis_ros.engine.bell import Bell, Waiter
 from physis_ros.engine.board import Board
-from physis_ros.engine.compute import Compute, Row
 from physis_ros.engine.config import PoolConfig
-from physis_ros.engine.grid import assign
-from physis_ros.engine.kv import KvRing
+from physis_ros.engine.grid import place
 from physis_ros.engine.layout import POOL, Layout, Site
 from physis_ros.engine.loop import WorkerLoop
 from physis_ros.engine.message import Header, Kind
 from physis_ros.engine.models import registry
+from physis_ros.engine.opening import SWITCH_S
+from physis_ros.engine.warm import warm_blocks, warm_shared
 
 
 def describe(
@@ -35,6 +34,7 @@ def describe(
         'worker': worker,
         'config': config,
         'owner': list(layout.grouping.owner),
+        'joint': layout.joint,
         'registry': registry_name,
         'arena': [arena.fd, arena.size],
         'bells': {str(owner): bell.fd for owner, bell in bells.items()},
@@ -55,18 +55,19 @@ def work(given: dict[str, Any]) -> int:
     me: int = given['worker']
     models = registry(given['registry'])
     spec = models.read_spec(pool.model)
-    grouping = assign(spec, given['owner'], pool.override_kv_rule)
-    layout = Layout(spec, grouping, pool)
+    grouping = place(spec, given['owner'], pool.workers, pool.override_kv_rule)
+    layout = Layout(spec, grouping, pool, given['joint'])
     bells = {int(owner): Bell(fd) for owner, fd in given['bells'].items()}
     arena = Arena(*given['arena'])
     site = Site(layout, arena, me, bells)
     try:
-        backbone = models.open_backbone(
-            pool.model, pool.device(me), frozenset(grouping.blocks_of(me))
-        )
-        warm_up(backbone, layout, me)
+        device, held = pool.device(me), layout.blocks_of(me)
+        backbone = models.open_backbone(pool.model, device, held)
+        warm_shared(backbone, device)
+        warm_blocks(backbone, device, held)
         board = Board(arena, site.board_offset, layout.board)
         loop = WorkerLoop(me, layout, site, board, backbone, Waiter(bells[me]))
+        sys.setswitchinterval(SWITCH_S)
         gc.collect()
         gc.freeze()  # what was loaded stays: later collections need not walk it
         loop.say(Kind.READY)
@@ -77,25 +78,3 @@ def work(given: dict[str, Any]) -> int:
         site.outboxes[POOL].send_text(Header(Kind.FAILED), told)
         return 1
     return 0
-
-
-def warm_up(backbone: Backbone, layout: Layout, me: int) -> None:
-    """Run each of the worker's stages once, with its entry, exit and decoding."""
-    spec, device = layout.spec, layout.config.device(me)
-    compute, ring = Compute(backbone, device), KvRing(spec, device)
-    noise = torch.zeros((1, *spec.latent_shape), device=device)
-    hidden = torch.zeros((1, spec.tokens, spec.width), dtype=spec.dtype, device=device)
-    inputs = {
-        i.name: torch.zeros((1, *i.shape), dtype=i.dtype, device=device) for i in spec.inputs
-    }
-    with torch.inference_mode():
-        for step, block in layout.grouping.stages_of(me):
-            ring.clear(0)
-            ring.begin(0, 0)
-            row = Row(step, hidden)
-            if block == 0:
-                latent = noise if step else None
-                row = Row(step, latent, backbone.encode(inputs), noise)
-            (out,) = compute.run(block, [row], ring)
-            if block == spec.blocks - 1 and step == spec.steps - 1 and out is not None:
-                backbone.decode(out, inputs, True)

@@ -57,14 +57,22 @@ class ReachBackbone:
         """Turn the final latent into actions and, when asked, frames."""
         return self._network.decode(latent, inputs, frames)
 
+    @torch.no_grad()
+    def witness(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """Write the frames that came and the actions that were executed as a clean latent."""
+        last = inputs['frames'][:, -1]
+        return self._network.codec.write(last, inputs['future'], inputs['actions'])
+
     def hold(self, blocks: Collection[int]) -> None:
         """Load what is not there yet of these blocks."""
         own = self._network.blocks
         missing = frozenset(block for block in blocks if str(block) not in own)
         if missing:
-            own.update(self._load(missing).blocks)
+            own.update(dict(self._load(missing).blocks.items()))
 
     def drop(self, blocks: Collection[int]) -> None:
-        """Free the weights of these blocks."""
+        """Free the weights of those of these blocks that it has."""
+        own = self._network.blocks
         for block in blocks:
-            self._network.blocks.pop(str(block))
+            if str(block) in own:
+                own.pop(str(block))

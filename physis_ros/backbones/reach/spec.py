@@ -134,4 +134,8 @@ def model_spec(sizes: ReachSizes, kv_rule: KvRule) -> ModelSpec:
         actions=ActionSpec(JOINTS, 'rad', sizes.horizon, DT_NS),
         frames=FrameSpec(IMAGE_PX, IMAGE_PX, HISTORY_NS, PREDICTED_STEPS),
         max_delay_steps=sizes.max_delay_steps,
+        commits=(
+            InputSpec('future', (len(PREDICTED_STEPS), *frames[1:]), torch.uint8),
+            InputSpec('actions', (sizes.horizon, len(JOINTS)), torch.float32),
+        ),
     )

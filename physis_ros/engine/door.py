@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The door of a running pool: which streams are taken on, and which workers carry them (E9).
+
+Admission in terms of the pool: costs from a profile, one device for each worker. Not thread-safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from physis_ros.backbones.base import ModelSpec
+from physis_ros.engine.admission import Admitter
+from physis_ros.engine.config import PoolConfig
+from physis_ros.engine.cost import BatchCurve, ModelCost
+from physis_ros.engine.demand import demand
+from physis_ros.engine.devices import Device, DevicePool
+from physis_ros.engine.profile import Profile, check
+from physis_ros.engine.refusal import Refusal
+from physis_ros.errors import AdmissionRefused, ParameterError
+
+HEADROOM = 0.1
+
+
+class Door:
+    """
+    Decides for one model on one pool.
+
+    :param cost: of the model.
+    :param devices: one for each worker, in their order.
+    :param headroom: share of each device's time that stays free.
+    """
+
+    def __init__(self, cost: ModelCost, devices: DevicePool, headroom: float = HEADROOM) -> None:
+        self._cost, self._admitter = cost, Admitter(devices, headroom)
+
+    @property
+    def workers(self) -> int:
+        """Workers it reckons with."""
+        return len(self._admitter.pool)
+
+    def admit(self, stream: str, slo_s: float, response_s: float = 0.0) -> tuple[int, ...]:
+        """
+        Take a stream on; return the worker of each of its stages, in chain order.
+
+        :param slo_s: longest interval between its chunks, > 0.
+        :param response_s: longest time from entry to output alone; 0: any.
+        :raises AdmissionRefused: naming what binds and what would fit.
+        """
+        verdict = self._ask(stream, slo_s, response_s)
+        if isinstance(verdict, Refusal):
+            raise AdmissionRefused(verdict)
+        return verdict
+
+    def leave(self, stream: str) -> None:
+        """Free what a stream held."""
+        self._admitter.leave(stream)
+
+    def what_if(self, count: int, slo_s: float, response_s: float = 0.0) -> list[str]:
+        """
+        Tell what would be answered to so many more streams; nothing changes.
+
+        :returns: for each an empty text when it were taken on, else the refusal.
+        """
+        answers, taken = [], []
+        for number in range(count):
+            name = f'what if {number + 1}'
+            verdict = self._ask(name, slo_s, response_s)
+            answers.append(str(verdict) if isinstance(verdict, Refusal) else '')
+            if not answers[-1]:
+                taken.append(name)
+        for name in taken:
+            self._admitter.leave(name)
+        return answers
+
+    def shut(self, reason: str) -> None:
+        """Refuse everybody for this reason; empty: admit again."""
+        if reason:
+            self._admitter.close(reason)
+        else:
+            self._admitter.reopen()
+
+    def _ask(self, stream: str, slo_s: float, response_s: float) -> tuple[int, ...] | Refusal:
+        asked = demand(stream, self._cost, slo_s, response_s=response_s)
+        verdict = self._admitter.admit(asked)
+        if isinstance(verdict, Refusal):
+            return verdict
+        return tuple(verdict.placement.hosts[rank] for rank in asked.owner)
+
+
+def open_door(
+    profile: Profile,
+    spec: ModelSpec,
+    config: PoolConfig,
+    memory_bytes: Sequence[int],
+    headroom: float = HEADROOM,
+) -> Door:
+    """
+    Make the door of a pool.
+
+    :param memory_bytes: what each worker's device has for it.
+    :raises PlanError: when the profile is of another model.
+    :raises ParameterError: when a device has no room for what the model needs at all.
+    """
+    check(profile, spec)
+    cost, reserve = profile.cost('p99'), profile.sizes.reserve
+    if config.workers > 1 and not any(config.devices):
+        cost = crowded(cost)
+    devices = tuple(
+        Device(
+            name=f'worker {worker}',
+            memory_bytes=_left(worker, have, reserve),
+            link_bytes_per_s=profile.hop_bytes_per_s,
+        )
+        for worker, have in enumerate(memory_bytes)
+    )
+    return Door(limited(cost, config.max_batch), DevicePool(devices, profile.hop_s), headroom)
+
+
+def limited(cost: ModelCost, rows: int) -> ModelCost:
+    """Return the cost where no batch has more than so many rows."""
+    return replace(cost, curves=tuple(BatchCurve(c.times_s[:rows]) for c in cost.curves))
+
+
+def crowded(cost: ModelCost) -> ModelCost:
+    """Return the cost beside a busy neighbour, as it is when workers share one processor."""
+    slow = cost.crowding
+    curves = tuple(BatchCurve(tuple(slow * t for t in c.times_s)) for c in cost.curves)
+    return replace(
+        cost, curves=curves, entry_s=slow * cost.entry_s, exit_s=slow * cost.exit_s, crowding=1.0
+    )
+
+
+def _left(worker: int, have: int, reserve: int) -> int:
+    if have <= reserve:
+        rule = f'above the {reserve / 1e9:.3f} GB that the model needs on each device'
+        raise ParameterError(f'memory of worker {worker}', rule, f'{have / 1e9:.3f} GB')
+    return have - reserve

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Bringing a stream up on a worker, and away again, beside the streams that run there (E9).
+
+Weights that are not there yet are loaded and KV is allocated in a thread of its own; the loop goes
+on meanwhile and takes the finished lane over between two batches.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import groupby
+
+import torch
+
+from physis_ros.backbones.base import Backbone
+from physis_ros.engine.lane import Lane
+from physis_ros.engine.mailbox import TEXT_BYTES
+from physis_ros.engine.warm import warm_blocks
+from physis_ros.errors import ParameterError
+
+# Who waits for the interpreter gets it this soon: an opening must not be felt.
+SWITCH_S = 2e-4
+
+
+@dataclass(frozen=True)
+class Opening:
+    """
+    What a worker must know of a stream to carry it.
+
+    :param name: of the stream.
+    :param owner: the worker of each stage, in chain order.
+    """
+
+    name: str
+    owner: tuple[int, ...]
+
+    def text(self) -> str:
+        """
+        Return it as it travels: runs of stages, then the name.
+
+        :raises ParameterError: when that is longer than a message may be.
+        """
+        runs = ','.join(f'{who}x{len(list(run))}' for who, run in groupby(self.owner))
+        text = f'{runs} {self.name}'
+        if len(text.encode()) > TEXT_BYTES:
+            raise ParameterError('stream name', 'shorter', self.name)
+        return text
+
+    @classmethod
+    def parse(cls, text: str) -> Opening:
+        """Read what :meth:`text` wrote."""
+        runs, _, name = text.partition(' ')
+        pairs = (run.split('x') for run in runs.split(','))
+        return cls(name, tuple(int(who) for who, count in pairs for _ in range(int(count))))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """
+    How it went.
+
+    :param stream: the stream's index in the pool.
+    :param lane: ready to be used; None when it was closed, or could not be opened.
+    :param failure: why it could not be opened.
+    """
+
+    stream: int
+    lane: Lane | None
+    failure: str = ''
+
+
+class Opener:
+    """
+    Works beside a worker's loop, in a thread for each request. ``answers`` are the loop's to take.
+
+    :param backbone: the model.
+    :param device: where it lives.
+    :param held: blocks that are held whoever comes and goes.
+    :param ring: wakes the loop.
+    """
+
+    def __init__(
+        self, backbone: Backbone, device: str, held: Iterable[int], ring: Callable[[], None]
+    ) -> None:
+        self.answers: deque[Answer] = deque()
+        self._backbone, self._device, self._ring = backbone, device, ring
+        self._users = Counter(held)
+        self._lock = threading.Lock()
+
+    def open(self, stream: int, blocks: Iterable[int], make: Callable[[], Lane]) -> None:
+        """
+        Ask for a lane.
+
+        :param blocks: whose weights it needs.
+        :param make: allocates it.
+        """
+        self._begin(lambda: self._open(stream, tuple(blocks), make))
+
+    def close(self, stream: int, lane: Lane | None) -> None:
+        """Free what a lane held, once its tasks are gone."""
+        self._begin(lambda: self._close(stream, lane))
+
+    def _begin(self, work: Callable[[], Answer]) -> None:
+        def run() -> None:
+            with self._lock:
+                self.answers.append(work())
+            self._ring()
+
+        threading.Thread(target=run, name='opener', daemon=True).start()
+
+    def _open(self, stream: int, blocks: tuple[int, ...], make: Callable[[], Lane]) -> Answer:
+        try:
+            with torch.inference_mode():
+                fresh = [block for block in blocks if not self._users[block]]
+                self._backbone.hold(fresh)
+                warm_blocks(self._backbone, self._device, fresh)
+                lane = make()
+        except Exception as error:  # no memory, no weights: the stream's end, not the worker's
+            self._drop_unused(blocks)
+            return Answer(stream, None, f'{type(error).__name__}: {error}')
+        self._users.update(blocks)
+        return Answer(stream, lane)
+
+    def _close(self, stream: int, lane: Lane | None) -> Answer:
+        if lane is not None:
+            self._users.subtract(lane.blocks)
+            self._drop_unused(lane.blocks)
+        return Answer(stream, None)
+
+    def _drop_unused(self, blocks: Iterable[int]) -> None:
+        self._backbone.drop([block for block in blocks if not self._users[block]])
