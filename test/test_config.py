@@ -21,15 +21,21 @@ from physis_ros.ros.arm import ArmNode
 from physis_ros.ros.arm_config import ArmNodeConfig
 from physis_ros.ros.servo import ServoNode
 from physis_ros.ros.servo_config import ServoConfig
+from physis_ros.ros.stream_config import StreamConfig
 from physis_ros.ros.wam import WamNode
 from physis_ros.ros.wam_config import WamConfig
 
 FILES = sorted((Path(__file__).parents[1] / 'config').glob('*.yaml'))
 NODES = {
-    'wam_node': (WamNode, WamConfig),
-    'servo_node': (ServoNode, ServoConfig),
-    'arm_node': (ArmNode, ArmNodeConfig),
+    'wam_node': (WamNode, (WamConfig, StreamConfig)),
+    'servo_node': (ServoNode, (ServoConfig,)),
+    'arm_node': (ArmNode, (ArmNodeConfig,)),
 }
+
+
+def parameters(name: str) -> list[Any]:
+    """Return the fields that are parameters of a node."""
+    return [item for kind in NODES[name][1] for item in fields(kind)]
 
 
 def sections(path: Path) -> dict[str, dict[str, Any]]:
@@ -109,15 +115,14 @@ def test_a_node_takes_its_section(bench: Any, path: Path, name: str) -> None:
     given = sections(path)[name]
     node = bench.add(kind, given)
     for key, value in given.items():
-        taken = getattr(node.config, key)
-        assert (list(taken) if isinstance(taken, tuple) else taken) == value, key
+        taken = node.get_parameter(key).value
+        assert (list(taken) if isinstance(value, list) else taken) == value, key
 
 
 @pytest.mark.parametrize('name', NODES)
 def test_every_parameter_is_described_with_its_unit(name: str) -> None:
-    _, kind = NODES[name]
     units = {'_hz': '[Hz]', '_ms': '[ms]', '_s': '[s]'}
-    for item in fields(kind):
+    for item in parameters(name):
         description = item.metadata['rule'].description
         assert description, item.name
         unit = next((unit for suffix, unit in units.items() if item.name.endswith(suffix)), '')
@@ -127,7 +132,7 @@ def test_every_parameter_is_described_with_its_unit(name: str) -> None:
 @pytest.mark.parametrize('path', FILES, ids=[path.name for path in FILES])
 def test_doubles_are_written_as_doubles(path: Path) -> None:
     for name, given in sections(path).items():
-        kinds = {item.name: item.type for item in fields(NODES[name][1])}
+        kinds = {item.name: item.type for item in parameters(name)}
         for key, value in given.items():
             if kinds[key] == 'float':
                 assert isinstance(value, float), f'{name}.{key}'

@@ -10,7 +10,8 @@ from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.crew import Crew
 from physis_ros.engine.pool import Pool
 from physis_ros.errors import EngineError
-from physis_ros.ros.engine_host import EngineHost, HostState
+from physis_ros.ros.engine_host import EngineHost
+from physis_ros.ros.host_state import HostState
 
 
 class NoRoom(Crew):
@@ -21,7 +22,7 @@ class NoRoom(Crew):
 
 
 def test_what_the_system_refuses_is_told_and_not_waited_for() -> None:
-    host = EngineHost(lambda: Pool(PoolConfig('synthetic:'), crew=NoRoom), 'robot', 5.0)
+    host = EngineHost(lambda: Pool(PoolConfig('synthetic:'), crew=NoRoom), 5.0)
     until_s = time.monotonic() + 30
     while host.state is HostState.LOADING and time.monotonic() < until_s:
         time.sleep(0.01)

@@ -62,7 +62,7 @@ def allowed(importer: str, target: str, name: str) -> bool:
         return True
     if target in GROUND:
         return importer not in GROUND or target == 'errors'
-    if target == 'msg':
+    if target in ('msg', 'srv'):
         return importer == 'ros'
     if importer in DATA_PATH:
         return any(

@@ -173,7 +173,7 @@ def test_every_field_is_explained(path: Path) -> None:
     assert lines[0] == '# SPDX-License-Identifier: Apache-2.0'
     assert lines[1].startswith('# '), 'the message itself must be explained first'
     for above, line in pairwise(lines):
-        if line and not line.startswith('#'):
+        if line and line != '---' and not line.startswith('#'):
             told = above.startswith('#') or (above != '' and '=' in above and '=' not in line)
             assert told, f'{line} must have a comment above it'
 

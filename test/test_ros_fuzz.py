@@ -108,7 +108,7 @@ class Servo:
     def tick(self) -> None:
         """Let a servo period pass."""
         self.now_ns += TICK_NS
-        self.node._tick(self.now_ns, self.now_ns, self.now_ns)
+        self.node._simulated_tick(self.now_ns)
 
     def figures(self) -> PlaybackStatus:
         """Return the figures now."""
@@ -291,16 +291,17 @@ class Sight:
         # By itself, so that only what is fed here is counted.
         kind = partial(WamNode, namespace='hostile')
         self.node = bench.add(kind, {'model': f'reach:{weights}', 'workers': 2})
+        self.stream = self.node.streams['robot']
         name = 'hostile/wam_node'
         self.chunks = bench.collect(ActionChunk, f'{name}/action_chunk', qos.CHUNK)
         self.status = bench.collect(StreamStatus, f'{name}/stream_status', qos.LATCHED)
         assert self.node.trigger_configure() is TransitionCallbackReturn.SUCCESS
         assert self.node.trigger_activate() is TransitionCallbackReturn.SUCCESS
-        assert bench.spin_until(lambda: self.node._producer is not None, 60)
+        assert bench.spin_until(lambda: self.stream.producer is not None, 60)
 
     def feed(self, message: Any) -> None:
         """Give a message to the callback of its topic."""
-        inputs = self.node._inputs
+        inputs = self.stream.inputs
         take = inputs._on_joints if isinstance(message, JointState) else inputs._on_image
         take(message)
 
@@ -309,7 +310,7 @@ class Sight:
         return Counter(
             {
                 name: value
-                for name, value in wam_report.inputs_report(self.node._snapshot()).values.items()
+                for name, value in wam_report.stream_report(self.stream.snapshot()).values.items()
                 if isinstance(value, int)
             }
         )

@@ -65,6 +65,10 @@ class Diagnostics:
         """Ask ``report`` each period, under the name ``task``."""
         self._tasks[task] = report
 
+    def remove(self, task: str) -> None:
+        """Ask for a task no more."""
+        self._tasks.pop(task, None)
+
     def publish(self) -> None:
         """Ask all tasks and publish; also called on a change that cannot wait."""
         message = DiagnosticArray()

@@ -5,13 +5,16 @@ Node parameters from one frozen dataclass: declared once, checked once, never as
 A field made with :func:`parameter` is a parameter of the same name, and its default lives there
 alone. Whole numbers are taken for doubles. A given name that nobody declared is refused: ROS would
 ignore it in silence, and a typing mistake would run with the default.
+
+A node with several alike parts declares each of them once more under a prefix, with the values of
+the whole node as defaults.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar, get_type_hints
 
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
@@ -82,28 +85,64 @@ def declare(node: Node, kind: type[Config]) -> Config:
     """
     Declare every field of ``kind`` on ``node`` and return the values in force.
 
-    :raises ParameterError: naming node and parameter, on a wrong type, a value out of range, a
-        combination that ``kind`` refuses, or a name that was given but never declared.
+    :raises ParameterError: as :func:`declare_part`, and on a name that was given but never
+        declared, QoS overrides left out: they are declared with their topics, later.
+    """
+    config = declare_part(node, kind)
+    refuse_unknown(node, is_qos_override)
+    return config
+
+
+def declare_part(
+    node: Node, kind: type[Config], prefix: str = '', base: Config | None = None
+) -> Config:
+    """
+    Declare every field of ``kind`` and leave other given names to the caller.
+
+    :param prefix: goes before each name.
+    :param base: holds the defaults; those of the fields when not given.
+    :raises ParameterError: naming node and parameter, on a wrong type, a value out of range, or a
+        combination that ``kind`` refuses.
     """
     hints = get_type_hints(kind)
     values = {}
     for item in fields(kind):  # type: ignore[arg-type]
-        rule = item.metadata['rule']
-        values[item.name] = _declared(node, item.name, hints[item.name], item.default, rule)
-    refuse_unknown(node, lambda name: name.startswith(QOS_PREFIX))
+        default = item.default if base is None else getattr(base, item.name)
+        name, rule = prefix + item.name, item.metadata['rule']
+        values[item.name] = _declared(node, name, hints[item.name], default, rule)
     try:
         return kind(**values)
     except ParameterError as error:
-        name = _full_name(node, error.name)
+        name = _full_name(node, prefix + error.name)
         raise ParameterError(name, error.rule, error.value, error.hint) from error
 
 
-def refuse_unknown(node: Node, ignored: Any = lambda name: False) -> None:
+def overridden(config: Config, given: Mapping[str, object]) -> Config:
+    """
+    Return a configuration with some of its values changed, checked by the rules of its fields.
+
+    :raises ParameterError: naming the parameter.
+    """
+    hints = get_type_hints(type(config))
+    values = {}
+    for item in fields(config):  # type: ignore[arg-type]
+        if item.name in given:
+            hint, rule = hints[item.name], item.metadata['rule']
+            value = given[item.name]
+            values[item.name] = _checked(item.name, hint, rule, value)
+    return replace(config, **values)  # type: ignore[type-var]
+
+
+def is_qos_override(name: str) -> bool:
+    """Tell whether a parameter is one of the standard overrides."""
+    return name.startswith(QOS_PREFIX)
+
+
+def refuse_unknown(node: Node, ignored: Callable[[str], bool] = lambda name: False) -> None:
     """
     Refuse names that were given (YAML, command line) but are not declared.
 
-    :param ignored: tells of a name whether to let it pass; QoS overrides are declared with their
-        topics, later.
+    :param ignored: tells of a name whether to let it pass.
     :raises ParameterError: listing them beside what there is.
     """
     declared = sorted(node._parameters)
@@ -128,15 +167,21 @@ def given(node: Node) -> dict[str, Any]:
 def _declared(node: Node, name: str, hint: Any, default: Any, rule: Rule) -> Any:
     """Declare one parameter with its checked value and return it."""
     full = _full_name(node, name)
-    kind, words = _TYPES[hint]
-    value = _converted(full, hint, words, given(node).get(name, default))
-    refusal = rule.refusal(value)
-    if refusal:
-        raise ParameterError(full, refusal, value)
+    kind, _ = _TYPES[hint]
+    value = _checked(full, hint, rule, given(node).get(name, default))
     listed = list(value) if isinstance(value, tuple) else value
     node.declare_parameters(
         '', [(name, Parameter(name, kind, listed).value, _descriptor(rule, kind))], True
     )
+    return value
+
+
+def _checked(full: str, hint: Any, rule: Rule, value: Any) -> Any:
+    """Return a value in the field's type, when it keeps the rule."""
+    value = _converted(full, hint, _TYPES[hint][1], value)
+    refusal = rule.refusal(value)
+    if refusal:
+        raise ParameterError(full, refusal, value)
     return value
 
 

@@ -23,8 +23,10 @@ from physis_ros.observation.compressed import decode_compressed
 from physis_ros.observation.image import decode_image
 from physis_ros.observation.joints import JointReading
 from physis_ros.ros import conversions, qos
+from physis_ros.ros.clock import seldom
 from physis_ros.ros.qos import QosWatch
-from physis_ros.ros.wam_config import WamConfig
+from physis_ros.ros.servo_report import apart
+from physis_ros.ros.stream_config import StreamConfig, StreamNames
 from physis_ros.session.producer import Producer
 from physis_ros.types import ByteArray
 
@@ -40,6 +42,7 @@ class Source:
     :param heard_ns: steady time of the last message, at first of the subscription.
     :param refused: messages that could not be read.
     :param trouble: why its last message could not be used; empty when it could.
+    :param apart_ns: how long ago, by our clock, its last stamp was.
     """
 
     topic: str
@@ -48,15 +51,17 @@ class Source:
     count: int = 0
     refused: int = 0
     trouble: str = ''
+    apart_ns: int = 0
 
 
 class WamInputs:
     """
-    The subscriptions of a model node.
+    The subscriptions of one stream.
 
     :param node: the owner.
     :param watch: makes the subscriptions.
-    :param config: names of camera and joints.
+    :param config: of the stream.
+    :param names: of its topics.
     :param clock: the stream clock.
     :param joints: what the robot calls the model's joints.
     """
@@ -65,19 +70,21 @@ class WamInputs:
         self,
         node: Node,
         watch: QosWatch,
-        config: WamConfig,
+        config: StreamConfig,
+        names: StreamNames,
         clock: Clock,
         joints: tuple[str, ...],
     ) -> None:
         self._node, self._clock, self._joints = node, clock, joints
         self.sink: Producer | None = None
-        self.frame_id = f'{config.camera}_optical'
+        self.frame_id = f'{config.camera.lstrip("/")}_optical'
         self._names_seen: dict[str, None] = {}
         compressed = config.image_transport == 'compressed'
-        topic = f'{config.camera}/image_raw' + ('/compressed' if compressed else '')
+        topic = names.outside(f'{config.camera}/image_raw') + ('/compressed' if compressed else '')
         kind = CompressedImage if compressed else Image
         self.camera = self._source(watch, kind, topic, self._on_image)
-        self.states = self._source(watch, JointState, 'joint_states', self._on_joints)
+        topic = names.outside('joint_states')
+        self.states = self._source(watch, JointState, topic, self._on_joints)
 
     def _source(
         self, watch: QosWatch, kind: type, topic: str, callback: Callable[[Any], None]
@@ -93,11 +100,21 @@ class WamInputs:
         for source in (self.camera, self.states):
             self._node.destroy_subscription(source.subscription)
 
+    @property
+    def refused(self) -> int:
+        """Pictures that could not be read."""
+        return self.camera.refused
+
     def complaints(self) -> list[str]:
         """Return what a person should know, worst first; empty when all is well."""
         found = [source.trouble for source in (self.camera, self.states) if source.trouble]
         found += [
             self._silence(source) for source in (self.camera, self.states) if self._silent(source)
+        ]
+        found += [
+            f'{source.topic}: {apart(source.apart_ns)}'
+            for source in (self.camera, self.states)
+            if apart(source.apart_ns)
         ]
         missing = [name for name in self._joints if name not in self._names_seen]
         if self.states.count and missing:
@@ -131,12 +148,11 @@ class WamInputs:
     def _on_image(self, message: Image | CompressedImage) -> None:
         """Decode a picture and hand it on."""
         receive_ns = self._clock.now_ns()
-        self._heard(self.camera)
+        stamp_ns = self._heard(self.camera, message, receive_ns)
         self.frame_id = message.header.frame_id or self.frame_id
         if self.sink is None:
             return
         try:
-            stamp_ns = conversions.time_ns(message.header.stamp)
             self.sink.frame(stamp_ns, receive_ns, _decoded(message))
             self.camera.trouble = ''
         except ObservationError as error:
@@ -145,26 +161,29 @@ class WamInputs:
     def _on_joints(self, message: JointState) -> None:
         """Hand a joint state on."""
         receive_ns = self._clock.now_ns()
-        self._heard(self.states)
+        stamp_ns = self._heard(self.states, message, receive_ns)
         if len(self._names_seen) < SEEN_NAMES:
             self._names_seen.update(dict.fromkeys(message.name))
         if self.sink is not None:
-            stamp_ns = conversions.time_ns(message.header.stamp)
             reading = JointReading(
                 stamp_ns, receive_ns, message.name, message.position, message.velocity
             )
             self.sink.joints(reading)
 
-    def _heard(self, source: Source) -> None:
-        """Note that a topic lives."""
+    def _heard(self, source: Source, message: Any, receive_ns: int) -> int:
+        """Note that a topic lives and how far its clock is from ours; return the stamp [ns]."""
         source.heard_ns = time.monotonic_ns()
         source.count += 1
+        stamp_ns: int = conversions.time_ns(message.header.stamp)
+        # No stamp, or no time of our own yet, says nothing of a clock.
+        source.apart_ns = receive_ns - stamp_ns if stamp_ns and receive_ns else 0
+        return stamp_ns
 
     def _refuse(self, source: Source, why: str) -> None:
         """Remember and say why a message could not be used."""
         source.refused += 1
         source.trouble = f'{source.topic}: {why}'
-        self._node.get_logger().error(source.trouble, throttle_duration_sec=5.0)
+        self._node.get_logger().error(source.trouble, **seldom(5.0))
 
 
 def _decoded(message: Image | CompressedImage) -> ByteArray:

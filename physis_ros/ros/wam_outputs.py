@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What a model node publishes of each chunk: the chunk, and the frames it expects to see.
+What a stream publishes of each chunk: the chunk, and the frames it expects to see.
 
 Called from the collector's thread. Epochs are counted on over the life of several engines: whoever
 plays the chunks takes a lower number for something old.
@@ -19,6 +19,7 @@ from physis_ros.msg import ActionChunk as ActionChunkMessage
 from physis_ros.output.sketch import Quantiles, Sketch
 from physis_ros.ros import conversions, qos
 from physis_ros.ros.qos import QosWatch
+from physis_ros.ros.stream_config import StreamNames
 from physis_ros.session.produced import Produced
 
 WARM_UP_CHUNKS = 5
@@ -30,23 +31,43 @@ class WamOutputs:
 
     :param node: the owner.
     :param watch: makes the publishers.
+    :param names: of the topics.
     :param frame_id: gives the camera's frame.
+    :param epoch: the first one.
     """
 
-    def __init__(self, node: Node, watch: QosWatch, frame_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        watch: QosWatch,
+        names: StreamNames,
+        frame_id: Callable[[], str],
+        epoch: int = 0,
+    ) -> None:
         self._node, self._frame_id = node, frame_id
-        self._chunks = watch.advertise(ActionChunkMessage, '~/action_chunk', qos.CHUNK)
-        self._frames = watch.advertise(Image, '~/predicted_image', qos.SENSOR_OUT)
+        self._chunks = watch.advertise(ActionChunkMessage, names.own('action_chunk'), qos.CHUNK)
+        self._frames = watch.advertise(Image, names.own('predicted_image'), qos.SENSOR_OUT)
         self._lock = threading.Lock()
         self._age_ms = Sketch()
-        self._base = self._epoch = 0
+        self._base = self._epoch = epoch
+        self._begun = False
         self._delivered = 0
         self._wanted = False
+
+    @property
+    def topic(self) -> str:
+        """Where the chunks go."""
+        return str(self._chunks.topic_name)
 
     @property
     def epoch(self) -> int:
         """The epoch of the last chunk published, or the first one to come."""
         return self._epoch
+
+    @property
+    def next_epoch(self) -> int:
+        """The first epoch that nothing was published of."""
+        return self._epoch + self._begun
 
     @property
     def delivered(self) -> int:
@@ -65,7 +86,8 @@ class WamOutputs:
 
     def new_engine(self) -> None:
         """Go on above the last epoch: a new engine counts its own from 0 again."""
-        self._base = self._epoch + 1
+        self._base = self._epoch = self.next_epoch
+        self._begun = False
 
     def activate(self) -> None:
         """Begin to count anew."""
@@ -87,7 +109,7 @@ class WamOutputs:
         for frame in produced.frames:
             self._frames.publish(conversions.predicted_image_message(frame, self._frame_id()))
         with self._lock:
-            self._epoch = chunk.epoch
+            self._epoch, self._begun = chunk.epoch, True
             self._delivered += 1
             if not self.warming_up:
                 self._age_ms.add((chunk.times.publish_ns - chunk.observed_ns) * 1e-6)

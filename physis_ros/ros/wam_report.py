@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the model node tells of itself: the stream status and the diagnostics. Pure."""
+"""What the model node tells of engine and streams: the status and the diagnostics. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from physis_ros.msg import StreamStatus, WorkerStatus
 from physis_ros.output.sketch import Quantiles
 from physis_ros.ros import conversions
 from physis_ros.ros.diagnostics import Level, Report
+from physis_ros.ros.host_state import HostState
 from physis_ros.ros.servo_report import quantiles
 from physis_ros.session.producer_status import ProducerState, ProducerStatus
 
@@ -22,6 +23,13 @@ WORDS = {
     StreamStatus.STATE_PAUSED: 'paused',
     StreamStatus.STATE_FAILED: 'failed',
 }
+HOST_STATES = {
+    None: StreamStatus.STATE_UNCONFIGURED,
+    HostState.CLOSED: StreamStatus.STATE_UNCONFIGURED,
+    HostState.LOADING: StreamStatus.STATE_LOADING,
+    HostState.READY: StreamStatus.STATE_RUNNING,
+    HostState.FAILED: StreamStatus.STATE_FAILED,
+}
 LEVELS = {
     StreamStatus.STATE_WAITING_OBSERVATION: Level.WARN,
     StreamStatus.STATE_FAILED: Level.ERROR,
@@ -29,17 +37,48 @@ LEVELS = {
 
 
 @dataclass(frozen=True)
+class EngineSnapshot:
+    """
+    The engine that all streams share.
+
+    :param host: where it is in its life; None while the node is not configured.
+    :param reason: why, for a person; empty when all is well.
+    :param kv_rule: of the weights.
+    :param pids: of the workers.
+    :param queued: tasks that wait for each worker.
+    :param busy: share of its time that each worker computed.
+    :param streams: names of all streams.
+    :param restarts: how often it was loaded again.
+    :param overload: which stage is overloaded and since when; empty while none is.
+    """
+
+    host: HostState | None = None
+    reason: str = ''
+    kv_rule: str = 'same_step'
+    pids: tuple[int, ...] = ()
+    queued: tuple[int, ...] = ()
+    busy: tuple[float, ...] = ()
+    streams: tuple[str, ...] = ()
+    restarts: int = 0
+    overload: str = ''
+
+    @property
+    def state(self) -> int:
+        """What a stream is in for the engine's sake; running when the engine is ready."""
+        return int(HOST_STATES[self.host])
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """
-    Everything a status is made from.
+    Everything a stream's status is made from.
 
     :param state: one of the STATE constants.
     :param reason: why, for a person; empty when all is well.
     :param producer: of the present activation; None while there is none.
-    :param pids: of the workers.
+    :param carriers: the workers that carry the stream.
     :param images_refused: that could not be read, or have another size than the model wants.
-    :param queued: tasks that wait for each worker.
-    :param busy: share of its time that each worker computed.
+    :param waits: what is to be said of a clock that is missing or stands still.
     """
 
     now_ns: int
@@ -51,13 +90,11 @@ class Snapshot:
     age_ms: Quantiles
     delivered: int
     period_ns: int
-    kv_rule: str
-    pids: tuple[int, ...] = ()
-    queued: tuple[int, ...] = ()
-    busy: tuple[float, ...] = ()
+    engine: EngineSnapshot
+    carriers: tuple[int, ...] = ()
     complaints: tuple[str, ...] = ()
     images_refused: int = 0
-    restarts: int = 0
+    waits: str = ''
 
 
 def state_of(producer: ProducerStatus, warming_up: bool) -> int:
@@ -91,7 +128,9 @@ def status(snapshot: Snapshot) -> StreamStatus:
         response_latency=quantiles(Quantiles()),
         told_delay_steps=-1,
         workers=_workers(snapshot),
-        kv_rule=conversions.KV_RULES.index(snapshot.kv_rule),
+        overloaded=bool(snapshot.engine.overload),
+        overload=snapshot.engine.overload,
+        kv_rule=conversions.KV_RULES.index(snapshot.engine.kv_rule),
     )
     if snapshot.producer is not None:
         _fill(message, snapshot.producer)
@@ -114,31 +153,65 @@ def _fill(message: StreamStatus, producer: ProducerStatus) -> None:
 
 
 def _workers(snapshot: Snapshot) -> list[WorkerStatus]:
-    """Return what is known of the workers."""
-    queued = snapshot.queued or (0,) * len(snapshot.pids)
-    busy = snapshot.busy or (math.nan,) * len(snapshot.pids)
+    """Return what is known of the workers that carry a stream."""
+    engine = snapshot.engine
     return [
-        WorkerStatus(worker=index, pid=pid, alive=True, queue_length=length, busy=share)
-        for index, (pid, length, share) in enumerate(
-            zip(snapshot.pids, queued, busy, strict=False)
+        WorkerStatus(
+            worker=index,
+            pid=engine.pids[index],
+            alive=True,
+            queue_length=engine.queued[index] if index < len(engine.queued) else 0,
+            busy=engine.busy[index] if index < len(engine.busy) else math.nan,
         )
+        for index in snapshot.carriers
+        if index < len(engine.pids)
     ]
 
 
-def engine_report(snapshot: Snapshot) -> Report:
+def engine_report(engine: EngineSnapshot) -> Report:
     """Return the diagnosis of the engine."""
+    words = 'unconfigured' if engine.host is None else engine.host.value
+    values: dict[str, object] = {
+        'state': words,
+        'streams': ' '.join(engine.streams),
+        'workers': len(engine.pids),
+        'worker_pids': engine.pids,
+        'queued': engine.queued,
+        'restarts': engine.restarts,
+        'kv_rule': engine.kv_rule,
+    }
+    ready = engine.host is HostState.READY
+    if engine.host is HostState.FAILED or (engine.restarts and not ready):
+        return Report(Level.ERROR, engine.reason or words, values)
+    if engine.overload:
+        return Report(Level.WARN, engine.overload, values)
+    return Report(Level.OK, engine.reason or words, values)
+
+
+def stream_report(snapshot: Snapshot) -> Report:
+    """Return the diagnosis of a stream: its inputs and its production."""
+    values = _values(snapshot)
+    if snapshot.waits:
+        return Report(Level.WARN, snapshot.waits, values)
+    if snapshot.complaints:
+        return Report(Level.ERROR, '; '.join(snapshot.complaints), values)
+    level = LEVELS.get(snapshot.state, Level.OK)
+    return Report(level, snapshot.reason or WORDS[snapshot.state], values)
+
+
+def _values(snapshot: Snapshot) -> dict[str, object]:
+    """Return the figures of a stream for its diagnosis."""
     values: dict[str, object] = {
         'state': WORDS[snapshot.state],
         'epoch': snapshot.epoch,
+        'period_ms': snapshot.period_ns * 1e-6,
         'chunks_delivered': snapshot.delivered,
         'observation_age_p50_ms': snapshot.age_ms.p50,
-        'workers': len(snapshot.pids),
-        'worker_pids': snapshot.pids,
-        'restarts': snapshot.restarts,
-        'kv_rule': snapshot.kv_rule,
+        'carriers': snapshot.carriers,
+        'images_refused': snapshot.images_refused,
     }
-    if snapshot.producer is not None:
-        producer = snapshot.producer
+    producer = snapshot.producer
+    if producer is not None:
         values.update(
             sensor_hz=producer.sensor_hz,
             replan_hz=producer.replan_hz,
@@ -147,20 +220,6 @@ def engine_report(snapshot: Snapshot) -> Report:
             output_interval_p50_ms=producer.output_interval_ms.p50,
             told_delay_steps=None if producer.told_delay is None else producer.told_delay.steps,
         )
-    level = LEVELS.get(snapshot.state, Level.OK)
-    if level is Level.OK and snapshot.restarts and snapshot.state != StreamStatus.STATE_RUNNING:
-        level = Level.ERROR
-    return Report(level, snapshot.reason or WORDS[snapshot.state], values)
-
-
-def inputs_report(snapshot: Snapshot) -> Report:
-    """Return the diagnosis of camera and joint states."""
-    values: dict[str, object] = {'images_refused': snapshot.images_refused}
-    if snapshot.producer is not None:
-        values.update(snapshot.producer.counts)
-        values.update(
-            {f'skew_{name}_ms': ns * 1e-6 for name, ns in snapshot.producer.skew_ns.items()}
-        )
-    if snapshot.complaints:
-        return Report(Level.ERROR, '; '.join(snapshot.complaints), values)
-    return Report(Level.OK, 'images and joint states come', values)
+        values.update(producer.counts)
+        values.update({f'skew_{name}_ms': ns * 1e-6 for name, ns in producer.skew_ns.items()})
+    return values

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parameters of one stream of the model node, and what they mean for its producer."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from physis_ros.errors import ParameterError
+from physis_ros.observation.config import Timeline
+from physis_ros.ros.parameters import QOS_PREFIX, parameter
+from physis_ros.session.producer_config import ProducerConfig
+
+MS_NS = 1e6
+PRODUCER = ProducerConfig
+NAME = re.compile(r'[A-Za-z](_?[A-Za-z0-9])*')
+
+
+@dataclass(frozen=True)
+class StreamConfig:
+    """
+    How the observations of one stream become chunks.
+
+    Each is a parameter of the node for all of its streams, and ``<stream>.<name>`` for one.
+    """
+
+    camera: str = parameter(
+        'camera', "Images come from <camera>/image_raw; '/' first: not below the stream's name."
+    )
+    image_transport: str = parameter(
+        'raw',
+        'raw: sensor_msgs/Image; compressed: sensor_msgs/CompressedImage on .../compressed.',
+        choices=('raw', 'compressed'),
+    )
+    joint_names: tuple[str, ...] = parameter(
+        PRODUCER.joint_names, "The model's joints in its order; leave out for the model's own."
+    )
+    joint_aliases: tuple[str, ...] = parameter(
+        (), "Where names differ: 'robot_joint=model_joint'."
+    )
+    period_ms: float = parameter(
+        PRODUCER.period_ns / MS_NS,
+        'Promised interval between chunks [ms]: what admission must hold.',
+        low=1.0,
+        high=60_000.0,
+    )
+    max_response_ms: float = parameter(
+        0.0,
+        'Longest response latency that admission must hold [ms]; 0: none is asked for.',
+        low=0.0,
+        high=60_000.0,
+    )
+    expected_response_ms: float = parameter(
+        PRODUCER.expected_response_ns / MS_NS,
+        'Time from entry to publishing, until it has been measured [ms].',
+        low=0.0,
+        high=60_000.0,
+    )
+    margin_ms: float = parameter(
+        PRODUCER.margin_ns / MS_NS,
+        'Time allowed for the way from here to the player [ms].',
+        low=0.0,
+        high=10_000.0,
+    )
+    frame_tolerance_ms: float = parameter(
+        PRODUCER.frame_tolerance_ns / MS_NS,
+        'How far from its wanted time an earlier frame may lie [ms].',
+        low=0.0,
+        high=10_000.0,
+    )
+    joint_tolerance_ms: float = parameter(
+        PRODUCER.joint_tolerance_ns / MS_NS,
+        'How far from the frame a joint state may lie [ms].',
+        low=0.0,
+        high=10_000.0,
+    )
+    max_observation_age_ms: float = parameter(
+        PRODUCER.max_age_ns / MS_NS,
+        'A frame older than this makes no observation [ms].',
+        low=1.0,
+        high=60_000.0,
+    )
+    timeline: str = parameter(
+        PRODUCER.timeline.value,
+        'Which time places a message: its header, or when it was received.',
+        choices=[item.value for item in Timeline],
+    )
+
+    def __post_init__(self) -> None:
+        """
+        Refuse what is no name, and aliases of another form.
+
+        :raises ParameterError: naming the parameter.
+        """
+        for text in self.joint_aliases:
+            robot, _, model = text.partition('=')
+            if not robot.strip() or not model.strip():
+                raise ParameterError('joint_aliases', "a list of 'robot_joint=model_joint'", text)
+        if not self.camera:
+            raise ParameterError('camera', 'a name', self.camera)
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Robot's joint name -> model's joint name."""
+        pairs = (text.partition('=') for text in self.joint_aliases)
+        return {robot.strip(): model.strip() for robot, _, model in pairs}
+
+    @property
+    def producer(self) -> ProducerConfig:
+        """The session's part."""
+        return ProducerConfig(
+            period_ns=round(self.period_ms * MS_NS),
+            expected_response_ns=round(self.expected_response_ms * MS_NS),
+            margin_ns=round(self.margin_ms * MS_NS),
+            joint_names=self.joint_names,
+            aliases=self.aliases,
+            frame_tolerance_ns=round(self.frame_tolerance_ms * MS_NS),
+            joint_tolerance_ns=round(self.joint_tolerance_ms * MS_NS),
+            max_age_ns=round(self.max_observation_age_ms * MS_NS),
+            timeline=Timeline(self.timeline),
+        )
+
+
+@dataclass(frozen=True)
+class StreamNames:
+    """
+    What a stream's topics and services are called.
+
+    :param stream: its name.
+    :param plain: they do not lie below it: the node is for this stream alone.
+    """
+
+    stream: str
+    plain: bool = False
+
+    def outside(self, name: str) -> str:
+        """Return a topic of the robot."""
+        return name if self.plain or name.startswith('/') else f'{self.stream}/{name}'
+
+    def own(self, name: str) -> str:
+        """Return a topic or a service of the node."""
+        return f'~/{name}' if self.plain else f'~/{self.stream}/{name}'
+
+    def task(self, name: str) -> str:
+        """Return a task on /diagnostics."""
+        return name if self.plain else f'{self.stream} {name}'
+
+
+def check_name(stream: str) -> None:
+    """
+    Refuse what cannot be a part of the names of topics and parameters.
+
+    :raises ParameterError: saying what can.
+    """
+    if not NAME.fullmatch(stream) or f'{stream}.' == QOS_PREFIX:
+        rule = "letters, digits and single '_', a letter first"
+        raise ParameterError('stream', rule, stream)
