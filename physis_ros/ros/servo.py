@@ -119,7 +119,14 @@ class ServoNode(Node):
         watch.subscribe(JointState, 'joint_states', self._on_joints, qos.SENSOR_IN)
         self.create_service(Trigger, '~/reset', self._on_reset)
         self.create_service(SetBool, '~/pause', self._on_pause)
-        self._status = ServoStatus(self, watch, self._joints, self._snapshot, lambda: self._waits)
+        self._status = ServoStatus(
+            self,
+            watch,
+            self.config.statistics,
+            self._joints,
+            self._snapshot,
+            lambda: self._waits,
+        )
         rate_hz = self.config.status_rate_hz
         self.create_timer(1.0 / rate_hz, self._request_status, clock=steady())
         refuse_unknown(self)

@@ -124,6 +124,9 @@ class ServoConfig:
     status_rate_hz: float = parameter(
         5.0, 'Messages on ~/playback_status per second [Hz].', low=0.1, high=50.0
     )
+    statistics: bool = parameter(
+        False, 'Mean, greatest value and count of the figures on /statistics too.'
+    )
     metrics_port: int = parameter(
         0, 'Port on 127.0.0.1 where Prometheus finds the figures; 0: none.', low=0, high=65535
     )

@@ -16,14 +16,16 @@ from physis_ros.ros.qos import QosWatch
 from physis_ros.ros.servo_diagnosis import report
 from physis_ros.ros.servo_joints import ServoJoints
 from physis_ros.ros.servo_report import Snapshot
+from physis_ros.ros.statistics import Statistic, Statistics
 
 
 class ServoStatus:
     """
-    Publishes ``~/playback_status`` and ``/diagnostics``, and fills the page of the metrics.
+    Publishes ``~/playback_status``, ``/diagnostics``, ``/statistics``; fills the metrics' page.
 
     :param node: the owner.
     :param watch: makes the publishers.
+    :param wanted: whether ``/statistics`` is.
     :param joints: what is wrong with the joint states.
     :param take: gathers everything; None before the first tick.
     :param waits: says what is waited for before it.
@@ -33,6 +35,7 @@ class ServoStatus:
         self,
         node: Node,
         watch: QosWatch,
+        wanted: bool,
         joints: ServoJoints,
         take: Callable[[], Snapshot | None],
         waits: Callable[[], str],
@@ -41,7 +44,9 @@ class ServoStatus:
         self._out = watch.advertise(PlaybackStatus, '~/playback_status', qos.LATCHED)
         self._told: Snapshot | None = None
         self._before: Figures | None = None
-        Diagnostics(node, watch).add('playback', self._report)
+        self._diagnostics = Diagnostics(node, watch)
+        self._diagnostics.add('playback', self._report)
+        self._statistics = Statistics(node, watch, self._figures) if wanted else None
 
     def publish(self) -> None:
         """Publish the figures."""
@@ -55,6 +60,20 @@ class ServoStatus:
         if told is not None:
             servo_metrics.fill(page, told, dict(self._joints.refused))
         self._watch.fill(page)
+
+    def _figures(self) -> list[Statistic]:
+        """Return what is told on ``/statistics``."""
+        if self._told is None:
+            return []
+        figures = self._told.figures
+        named = (
+            ('action_age', 'ms', figures.age_ms.worst),
+            ('servo_period_error', 'us', figures.period_error_us),
+            ('output_interval', 'ms', figures.chunks.interval_ms),
+            ('response_latency', 'ms', figures.chunks.response_ms),
+        )
+        window = figures.since_ns, figures.until_ns
+        return [Statistic(source, unit, measured, *window) for source, unit, measured in named]
 
     def _report(self) -> Report:
         """Diagnose the playing since the last report."""
