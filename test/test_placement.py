@@ -192,7 +192,7 @@ def test_search_leaves_the_books_alone() -> None:
     ledger = Ledger(pool(30, 30))
     place(ledger, demand('a', cost(), 20.0))
     before = (ledger.used.copy(), ledger.busy.copy())
-    assert Search(ledger, demand('b', cost('n', weight_bytes=(25, 25)), 20.0)).run() is None
+    assert Search(ledger, demand('b', cost('heavy', weight_bytes=(25, 25)), 20.0)).run() is None
     assert Search(ledger, demand('c', cost('n'), 20.0)).run() is not None
     np.testing.assert_array_equal(ledger.used, before[0])
     np.testing.assert_array_equal(ledger.busy, before[1])

@@ -15,10 +15,14 @@ from physis_ros.engine.demand import Demand
 from physis_ros.engine.devices import DevicePool
 from physis_ros.engine.ledger import Ledger
 from physis_ros.engine.packing import pack
-from physis_ros.engine.placement import Placement, keep
+from physis_ros.engine.placement import DeadEnd, Placement, Search, keep
 from physis_ros.engine.refusal import Refusal, alone_response_s, refuse
 from physis_ros.engine.spread import Width, best_width, find
 from physis_ros.errors import ParameterError
+
+_Kind = tuple[str, float, tuple[int, ...]]
+# Places of streams that left, for each kind.
+_REMEMBERED = 4
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,9 @@ class Admitter:
         self.pool, self.headroom = pool, headroom
         self.ledger = Ledger(pool, headroom)
         self._running: dict[str, Placement] = {}
-        self._widths: dict[tuple[object, ...], Width] = {}
+        self._widths: dict[_Kind, Width] = {}
+        # Where streams of a kind were before they left, the last at the end.
+        self._vacated: dict[_Kind, list[tuple[int, ...]]] = {}
         self._closed = ''
 
     @property
@@ -64,7 +70,7 @@ class Admitter:
         Fills an empty pool in thought, which takes far longer than a decision; call it when the
         model is loaded. The first :meth:`admit` of a model does it otherwise.
         """
-        key = (demand.model.name, demand.slo_s, demand.owner)
+        key = _kind(demand)
         if key not in self._widths:
             self._widths[key] = best_width(self.pool, demand, self.headroom)
         return self._widths[key]
@@ -82,7 +88,9 @@ class Admitter:
         if self._closed:
             return Refusal(demand.stream, 'closed', '', self._closed)
         width = self.prepare(demand)
-        placement, dead_end = find(self.ledger, demand, width)
+        placement, dead_end = self._vacancy(demand), DeadEnd()
+        if placement is None:
+            placement, dead_end = find(self.ledger, demand, width)
         if placement is None:
             return refuse(self.ledger, demand, dead_end, explain, self._fits_alone(width))
         response_s = alone_response_s(self.pool, placement)
@@ -118,6 +126,23 @@ class Admitter:
             raise ParameterError('stream', f'one of {sorted(self._running)}', stream)
         self.ledger.release(placement.demand, placement.hosts)
         self.ledger.tidy()
+        vacated = self._vacated.setdefault(_kind(placement.demand), [])
+        vacated.append(placement.hosts)
+        del vacated[:-_REMEMBERED]
+
+    def _vacancy(self, demand: Demand) -> Placement | None:
+        """
+        Return the place of a stream of the same kind that left, when it needs no new weights.
+
+        What came and went then leaves no gaps that fit nobody, and the answer is quick.
+        """
+        vacated = self._vacated.get(_kind(demand), [])
+        while vacated:
+            search = Search(self.ledger, demand, homes=vacated.pop(), offers=len(demand.ranks))
+            placement = search.run(0)
+            if placement is not None and not placement.new_bytes:
+                return placement
+        return None
 
     def _refuse(self, demand: Demand, explain: bool) -> Refusal:
         width = self.prepare(demand)
@@ -132,6 +157,10 @@ class Admitter:
         keep(self.ledger, placement)
         self._running[placement.demand.stream] = placement
         return Admission(placement)
+
+
+def _kind(demand: Demand) -> _Kind:
+    return demand.model.name, demand.slo_s, demand.owner
 
 
 def _slow(demand: Demand, response_s: float, placement: Placement, pool: DevicePool) -> Refusal:

@@ -60,14 +60,22 @@ class Rank:
         return self.blocks[0] if len(self.blocks) == 1 else -1
 
     @cached_property
-    def block_array(self) -> npt.NDArray[np.intp]:
-        """The blocks as an index."""
-        return np.array(self.blocks, dtype=np.intp)
+    def index(self) -> int | npt.NDArray[np.intp]:
+        """The blocks as an index into an array."""
+        return self.single if self.single >= 0 else np.array(self.blocks, dtype=np.intp)
 
     @cached_property
-    def row_array(self) -> npt.NDArray[np.intp]:
-        """The rows as an array."""
-        return np.array(self.rows, dtype=np.intp)
+    def amount(self) -> int | npt.NDArray[np.intp]:
+        """The rows of :attr:`index`."""
+        return self.rows[0] if self.single >= 0 else np.array(self.rows, dtype=np.intp)
+
+    @cached_property
+    def by_rows(self) -> tuple[tuple[int, npt.NDArray[np.intp]], ...]:
+        """Blocks that run equally many rows, together."""
+        return tuple(
+            (rows, np.array([b for b, n in zip(self.blocks, self.rows, strict=True) if n == rows]))
+            for rows in sorted(set(self.rows))
+        )
 
 
 @dataclass(frozen=True)

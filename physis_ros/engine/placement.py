@@ -14,11 +14,10 @@ from enum import Enum
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from physis_ros.engine.demand import Demand
-from physis_ros.engine.ledger import BoolArray, Ledger, Offer, Receipt
-from physis_ros.types import FloatArray
+from physis_ros.engine.ledger import Bid, Ledger, Offer, Receipt
+from physis_ros.engine.traffic import BoolArray
 
 OFFERS = 800
 DEPARTURES = 2
@@ -79,8 +78,7 @@ class DeadEnd:
 class _Level:
     """What may still be tried at one rank."""
 
-    offer: Offer
-    devices: Sequence[int]
+    bids: Sequence[Bid]
     departures: int
     next: int = 0
 
@@ -88,7 +86,7 @@ class _Level:
 @dataclass
 class Search:
     """
-    One search over the books; leaves them as they were unless told to keep a placement.
+    One search over the books; leaves them as they were.
 
     :param order: of devices.
     :param homes: for each rank the device to try first, -1 for none.
@@ -112,8 +110,10 @@ class Search:
         self._receipts: list[Receipt] = []
         self._new_bytes: list[float] = []
         self._left = max(self.offers, len(self.demand.ranks))
-        self._barred = np.ones(len(self.ledger.pool), bool)
-        self._barred[list(self.only) or slice(None)] = False
+        self._barred = np.zeros(len(self.ledger.pool), np.bool_)
+        if self.only:
+            self._barred[:] = True
+            self._barred[list(self.only)] = False
 
     @property
     def able(self) -> BoolArray:
@@ -131,7 +131,9 @@ class Search:
         if hopeless and hopeless not in self.ignore:
             # One greedy round says where it breaks.
             departures = 0
-        for allowed in range(departures + 1):
+        # Where the bounds allow no second round the first one departs, near its end.
+        once = self._left < 2 * len(self.demand.ranks)
+        for allowed in (departures,) if once else range(departures + 1):
             if self._look(allowed):
                 return self._unwind()
             if self._left <= 0:
@@ -151,14 +153,14 @@ class Search:
         levels = [self._level(hosts, departures)]
         while levels:
             level = levels[-1]
-            if level.next == len(level.devices):
+            if level.next == len(level.bids) or self._left < 0:
                 levels.pop()
                 if hosts:
                     self._back(hosts)
                 continue
             left = level.departures - (level.next > 0)
             level.next += 1
-            if not self._step(hosts, level.devices[level.next - 1], level.offer):
+            if not self._step(hosts, level.bids[level.next - 1]):
                 continue
             if len(hosts) == len(self.demand.ranks):
                 return True
@@ -166,16 +168,25 @@ class Search:
         return False
 
     def _level(self, hosts: list[int], departures: int) -> _Level:
-        offer = self.ledger.offer(self.demand, len(hosts), hosts)
-        devices = self._choices(len(hosts), offer, departures) if self._left > 0 else ()
+        rank = len(hosts)
         self._left -= 1
-        return _Level(offer, devices, departures)
+        if self._left < 0:
+            return _Level((), departures)
+        home = self.homes[rank] if self.homes else -1
+        if home >= 0 and not departures and not self.ignore:
+            # The common case, and quick: nobody else is asked.
+            bid = self.ledger.bid(self.demand, rank, home, hosts)
+            if bid is not None:
+                return _Level((bid,), departures)
+        offer = self.ledger.offer(self.demand, rank, hosts)
+        devices = self._choices(rank, home, offer, 1 if departures == 0 else _WIDTH)
+        return _Level([offer.bid(device) for device in devices], departures)
 
-    def _step(self, hosts: list[int], device: int, offer: Offer) -> bool:
-        receipt = self.ledger.take(self.demand, len(hosts), device, offer, hosts)
+    def _step(self, hosts: list[int], bid: Bid) -> bool:
+        receipt = self.ledger.take(self.demand, len(hosts), bid, hosts)
         self._receipts.append(receipt)
-        self._new_bytes.append(float(offer.new_bytes[device]))
-        hosts.append(device)
+        self._new_bytes.append(bid.new_bytes)
+        hosts.append(bid.device)
         if self.ignore or self.ledger.sound(receipt):
             return True
         self._back(hosts)
@@ -186,25 +197,25 @@ class Search:
         self._new_bytes.pop()
         self.ledger.undo(self._receipts.pop())
 
-    def _choices(self, rank: int, offer: Offer, departures: int) -> Sequence[int]:
-        fits = offer.fits_but(self.ignore) & ~self._barred
-        able = np.flatnonzero(fits)
-        if not len(able):
-            if rank > self.dead_end.rank:
-                self.dead_end = DeadEnd(rank, offer)
-            return ()
-        ranked = able[np.lexsort(self._keys(offer, able))]
-        if self.homes and self.homes[rank] >= 0 and fits[self.homes[rank]]:
-            home = self.homes[rank]
-            ranked = np.concatenate(([home], ranked[ranked != home]))
-        return [int(d) for d in ranked[: 1 if departures == 0 else _WIDTH]]
+    def _choices(self, rank: int, home: int, offer: Offer, width: int) -> Sequence[int]:
+        fits = offer.fits_but(self.ignore)
+        if self.only:
+            fits &= ~self._barred
+        able: list[bool] = fits.tolist()
+        ranked = [device for device in self._ranking(offer) if able[device]]
+        if not ranked and rank > self.dead_end.rank:
+            self.dead_end = DeadEnd(rank, offer)
+        if home >= 0 and able[home]:
+            ranked.remove(home)
+            ranked.insert(0, home)
+        return ranked[:width]
 
-    def _keys(self, offer: Offer, able: npt.NDArray[np.intp]) -> list[FloatArray]:
+    def _ranking(self, offer: Offer) -> list[int]:
         # lexsort takes the first criterion last; the index breaks ties (the sort is stable).
-        full = np.maximum(offer.bytes / self.ledger.memory, offer.busy)[able]
-        if self.order is Order.FULLEST:
-            return [-full]
-        return [-full, offer.new_bytes[able]]
+        full = np.maximum(offer.bytes / self.ledger.memory, offer.busy)
+        keys = (-full,) if self.order is Order.FULLEST else (-full, offer.new_bytes)
+        ranking: list[int] = np.lexsort(keys).tolist()
+        return ranking
 
 
 def keep(ledger: Ledger, placement: Placement) -> bool:
@@ -213,14 +224,16 @@ def keep(ledger: Ledger, placement: Placement) -> bool:
 
     :returns: whether it fits (it does when nothing changed since it was found).
     """
-    ledger.begin(placement.demand)
+    demand = placement.demand
+    ledger.begin(demand)
     hosts: list[int] = []
     receipts: list[Receipt] = []
     for rank, device in enumerate(placement.hosts):
-        offer = ledger.offer(placement.demand, rank, hosts)
-        receipts.append(ledger.take(placement.demand, rank, device, offer, hosts))
-        hosts.append(device)
-        if not offer.fits[device] or not ledger.sound(receipts[-1]):
+        bid = ledger.bid(demand, rank, device, hosts)
+        if bid is not None:
+            receipts.append(ledger.take(demand, rank, bid, hosts))
+            hosts.append(device)
+        if bid is None or not ledger.sound(receipts[-1]):
             while receipts:
                 ledger.undo(receipts.pop())
             return False

@@ -82,8 +82,8 @@ def best_width(pool: DevicePool, demand: Demand, headroom: float = 0.0) -> Width
 
     Never fewer than the even split: that is one of the choices.
     """
-    split = len(even_split(pool, [demand] * len(pool), headroom))
-    best = Width(max(1, len(pool) // max(split, 1)), True, split)
+    even = len(even_split(pool, [demand] * len(pool), headroom))
+    best = Width(max(1, len(pool) // max(even, 1)), True, even)
     for devices in _ladder(min(len(pool), len(demand.ranks))):
         width = Width(devices, False, 0)
         count = fill(pool, demand, width, headroom)
@@ -100,17 +100,18 @@ def even_split(
 
     :param demands: in the order they are served.
     """
-    splits = (_split(pool, demands, size, headroom) for size in range(1, len(pool) + 1))
+    splits = (split(pool, demands, size, headroom) for size in range(1, len(pool) + 1))
     best: list[Placement] = []
-    for split in splits:
-        if len(split) > len(best):
-            best = split
+    for found in splits:
+        if len(found) > len(best):
+            best = found
     return best
 
 
-def _split(
-    pool: DevicePool, demands: Sequence[Demand], size: int, headroom: float
+def split(
+    pool: DevicePool, demands: Sequence[Demand], size: int, headroom: float = 0.0
 ) -> list[Placement]:
+    """Give every stream ``size`` whole devices, as long as there are any and it fits them."""
     ledger = Ledger(pool, headroom)
     groups = [list(range(i, i + size)) for i in range(0, len(pool) - size + 1, size)]
     placed: list[Placement] = []
