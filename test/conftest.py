@@ -101,10 +101,18 @@ class Launcher:
 
     def start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
         """Start ``python -m module``; its output goes to a file, see :meth:`log`."""
+        return self._start('-m', module, *arguments)
+
+    def start_script(self, script: Path, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start ``python script``."""
+        return self._start(str(script), *arguments)
+
+    def _start(self, *words: str) -> subprocess.Popen[bytes]:
+        """Start Python with arguments."""
         path = self._folder / f'{len(self._logs)}.log'
         with path.open('wb') as log:
             process = subprocess.Popen(
-                [sys.executable, '-m', module, *arguments],
+                [sys.executable, *words],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=ROOT,
