@@ -64,7 +64,7 @@ def opened(config: PoolConfig) -> tuple[Pool, IdleCrew]:
     return pool, crews[0]
 
 
-def by_hand(observed: list[int]) -> torch.Tensor:
+def by_hand(observed: list[int], epoch: int = 0) -> torch.Tensor:
     """Return the actions of chunk 0 when each step takes its own observation."""
     model, spec = open_backbone(URI), spec_of(URI)
     compute, noise = Compute(model, 'cpu'), NoiseSource(0, spec.latent_shape)
@@ -72,7 +72,7 @@ def by_hand(observed: list[int]) -> torch.Tensor:
     with torch.inference_mode():
         for step, number in enumerate(observed):
             row = Row(step, state, model.encode(batched(inputs(number))),
-                      noise.draw('robot', 0, 0, step))  # fmt: skip
+                      noise.draw('robot', epoch, 0, step))  # fmt: skip
             for block in range(2):
                 ring = KvRing(spec, 'cpu')
                 ring.begin(0, 0, 0)
@@ -85,27 +85,90 @@ def test_conditioning_is_renewed_at_every_step() -> None:
     pool, crew = opened(PoolConfig(URI, 1, conditioning='step', max_streams=1))
     with pool:
         pool.enter('robot', inputs(0), 0, False)
-        crew.turn()  # step 0 begins with observation 1
-        pool.observe('robot', inputs(1))
+        crew.turn()  # step 0 begins with the observation it entered with
+        pool.observe('robot', 0, inputs(1))
         crew.turn()
-        crew.turn()  # step 1 begins with observation 2
-        pool.observe('robot', inputs(2))
-        pool.observe('robot', inputs(3))
+        crew.turn()  # step 1 begins with the next one
+        pool.observe('robot', 0, inputs(2))
+        last = pool.observe('robot', 0, inputs(3))
         for _ in range(3):
             crew.turn()
         result = pool.next_result(0.0)
+        assert pool.observe('robot', 0, inputs(4)) is None, 'it is out'
     assert result is not None
-    assert result.observation == 4
+    assert result.observation == last
     torch.testing.assert_close(
         torch.from_numpy(result.actions), by_hand([0, 1, 3]), rtol=0, atol=1e-5
     )
+
+
+def test_each_chunk_takes_what_it_was_shown() -> None:
+    pool, crew = opened(PoolConfig(URI, 1, conditioning='step', max_streams=1, in_flight=2))
+    with pool:
+        for number in (0, 10):
+            assert pool.enter('robot', inputs(number), number, False) == number // 10
+        shown = [pool.observe('robot', chunk, inputs(1 + 8 * chunk)) for chunk in (0, 1)]
+        for _ in range(12):
+            crew.turn()
+        results = [pool.next_result(0.0) for _ in range(2)]
+    assert [result.observation for result in results] == shown
+    torch.testing.assert_close(
+        torch.from_numpy(results[0].actions), by_hand([1, 1, 1]), rtol=0, atol=1e-5
+    )
+
+
+def test_what_is_in_use_is_not_written_over() -> None:
+    pool, crew = opened(PoolConfig(URI, 1, conditioning='step', max_streams=1, in_flight=2))
+    with pool:
+        pool.enter('robot', inputs(0), 0, False)
+        crew.turn()
+        assert pool.renewals == 2 * 3
+        versions = [pool.observe('robot', 0, inputs(number)) for number in range(1, 7)]
+        with pytest.raises(EngineError, match='for one chunk must be at most 6, got one more; '
+                           'nothing may be written over while it is in use'):  # fmt: skip
+            pool.observe('robot', 0, inputs(7))
+        pool.enter('robot', inputs(8), 1, False)
+        assert pool.observe('robot', 1, inputs(9)) is not None, 'the other chunk has its own'
+        for _ in range(5):
+            crew.turn()
+        result = pool.next_result(0.0)
+    assert result is not None
+    assert result.observation == versions[-1]
+    torch.testing.assert_close(
+        torch.from_numpy(result.actions), by_hand([0, 6, 6]), rtol=0, atol=1e-5
+    )
+
+
+def test_a_new_epoch_is_shown_nothing_of_the_old_one() -> None:
+    pool, crew = opened(PoolConfig(URI, 1, conditioning='step', max_streams=1))
+    with pool:
+        pool.enter('robot', inputs(3), 0, False)
+        crew.turn()
+        old = pool.observe('robot', 0, inputs(4))
+        assert pool.reset('robot') == 1
+        assert pool.observe('robot', 0, inputs(5)) is None, 'nothing is in flight'
+        assert pool.enter('robot', inputs(6), 0, False) == 0
+        for _ in range(8):
+            crew.turn()
+        result = pool.next_result(0.0)
+    assert result is not None
+    assert (result.epoch, result.chunk) == (1, 0)
+    assert result.observation > old, 'no version is given twice'
+    torch.testing.assert_close(
+        torch.from_numpy(result.actions), by_hand([6, 6, 6], epoch=1), rtol=0, atol=1e-5
+    )
+
+
+def test_renewal_that_weights_do_not_allow_is_refused() -> None:
+    with pytest.raises(ParameterError, match="conditioning must be 'entry'"):
+        Pool(PoolConfig('synthetic:', 1, conditioning='step'))
 
 
 def test_at_entry_conditioning_stays() -> None:
     pool, crew = opened(PoolConfig(URI, 1, max_streams=1))
     with pool:
         with pytest.raises(EngineError, match="needs conditioning 'step'"):
-            pool.observe('robot', inputs(1))
+            pool.observe('robot', 0, inputs(1))
         pool.enter('robot', inputs(5), 0, False)
         for _ in range(6):
             crew.turn()

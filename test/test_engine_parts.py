@@ -58,22 +58,42 @@ def test_headers_survive_the_wire(header: Header) -> None:
         unpack(buffer, BYTES)
 
 
-def board(slots: int = 3) -> Board:
-    shape = BoardShape(2, slots, spec_of('synthetic:').inputs)
+def board(chunks: int = 3, views: int = 1) -> Board:
+    shape = BoardShape(2, chunks, views, spec_of('synthetic:').inputs)
     return Board(Arena.create(shape.bytes), 0, shape)
 
 
 def test_the_board_keeps_the_newest_observations() -> None:
-    kept = board(slots=3)
+    kept = board(chunks=3)
     versions = [kept.post(1, inputs(number)) for number in range(4)]
     assert versions == [1, 2, 3, 4]
-    assert kept.newest(1) == 4
-    assert kept.newest(0) == 0
+    assert sorted(kept.all_newest(1)) == [2, 3, 4]
+    assert kept.all_newest(0) == []
     assert [kept.holds(1, version) for version in versions] == [False, True, True, True]
     for number in (1, 2, 3):
         found = kept.inputs(1, number + 1)
         for name, value in inputs(number).items():
             np.testing.assert_array_equal(found[name][0].numpy(), value)
+
+
+def test_the_board_keeps_all_that_a_chunk_was_shown() -> None:
+    kept = board(chunks=2, views=3)
+    first, second = kept.post(0, inputs(0)), kept.post(0, inputs(10))
+    newer = [kept.renew(0, first, inputs(number)) for number in (1, 2)]
+    assert [kept.newest(0, version) for version in (first, *newer, second)] == [newer[1]] * 3 + [
+        second
+    ]
+    assert sorted(kept.all_newest(0)) == [newer[1], second]
+    with pytest.raises(EngineError, match='for one chunk must be at most 2, got one more'):
+        kept.renew(0, first, inputs(3))
+    shown = zip((first, *newer, second), (0, 1, 2, 10), strict=True)
+    for version, number in shown:
+        assert kept.holds(0, version)
+        np.testing.assert_array_equal(
+            kept.inputs(0, version)['joints'][0].numpy(), inputs(number)['joints']
+        )
+    third = kept.post(0, inputs(20))
+    assert [kept.holds(0, version) for version in (first, second, third)] == [False, True, True]
 
 
 def test_a_misfit_observation_changes_nothing() -> None:
@@ -83,7 +103,7 @@ def test_a_misfit_observation_changes_nothing() -> None:
         kept.post(0, {**inputs(2), 'joints': np.zeros(3, np.float32)})
     with pytest.raises(ObservationError, match=r'inputs must be .* got'):
         kept.post(0, {'joints': np.zeros(4, np.float32)})
-    assert kept.newest(0) == 1
+    assert kept.all_newest(0) == [1]
     np.testing.assert_array_equal(kept.inputs(0, 1)['joints'][0].numpy(), inputs(1)['joints'])
 
 

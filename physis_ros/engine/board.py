@@ -2,9 +2,11 @@
 """
 The notice board: what every worker may read at any time, written by the pool alone.
 
-For each stream its *era* and its newest observations. An era is one number for a stream's life
-(between open and close) and epoch (between resets): what bears another era is dead wherever it is
-met (E12). Observations lie in a few slots, each under a version that only grows (E11).
+For each stream its *era* and its observations. An era is one number for a stream's life (between
+open and close) and epoch (between resets): what bears another era is dead wherever it is met
+(E12). Each chunk in flight has a few slots of its own, for the observation that it entered with
+and for newer ones (E11), so nothing is written over while a chunk may still read it. A version
+says which slot an observation lies in, and is never given twice.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from torch import Tensor
 
 from physis_ros.backbones.base import InputSpec
 from physis_ros.engine.arena import LINE, WORD, Arena, aligned, tensor_bytes
-from physis_ros.errors import ObservationError
+from physis_ros.errors import EngineError, ObservationError
 
 _EPOCH_BITS = 32
 CLOSED = -1
@@ -43,17 +45,29 @@ class BoardShape:
     Size of the board.
 
     :param streams: most streams at once.
-    :param slots: observations kept for each.
+    :param chunks: most chunks of each in flight.
+    :param views: most observations that one chunk is shown, the first included.
     :param inputs: what an observation consists of.
     :param commits: what a commit adds to it.
     """
 
     streams: int
-    slots: int
+    chunks: int
+    views: int
     inputs: tuple[InputSpec, ...]
     commits: tuple[InputSpec, ...] = ()
 
     @property
+    @property
+    def slots(self) -> int:
+        """Observations kept for each stream."""
+        return self.chunks * self.views
+
+    @property
+    def head_bytes(self) -> int:
+        """The words of one stream."""
+        return aligned((_NEWEST + self.chunks) * WORD)
+
     def slot_bytes(self) -> int:
         """One version word and one observation."""
         parts = (*self.inputs, *self.commits)
@@ -62,7 +76,7 @@ class BoardShape:
     @property
     def stream_bytes(self) -> int:
         """Everything of one stream."""
-        return LINE + self.slots * self.slot_bytes
+        return self.head_bytes + self.slots * self.slot_bytes
 
     @property
     def bytes(self) -> int:
@@ -82,16 +96,10 @@ class Board:
     def __init__(self, arena: Arena, offset: int, shape: BoardShape) -> None:
         self._shape = shape
         heads = [offset + i * shape.stream_bytes for i in range(shape.streams)]
-        self._heads = [arena.words(at, LINE // WORD) for at in heads]
-        self._versions = [
-            [arena.words(at + LINE + i * shape.slot_bytes, 1) for i in range(shape.slots)]
-            for at in heads
-        ]
-        self._inputs = [
-            [_views(arena, at + LINE + i * shape.slot_bytes + LINE, shape)
-             for i in range(shape.slots)]
-            for at in heads
-        ]  # fmt: skip
+        self._heads = [arena.words(at, shape.head_bytes // WORD) for at in heads]
+        steps = [shape.head_bytes + i * shape.slot_bytes for i in range(shape.slots)]
+        self._versions = [[arena.words(at + step, 1) for step in steps] for at in heads]
+        self._inputs = [[_views(arena, at + step + LINE, shape) for step in steps] for at in heads]
 
     def era(self, stream: int) -> int:
         """Return the era that is alive; ``CLOSED`` when the stream is not open."""
@@ -101,36 +109,67 @@ class Board:
         """Begin an era; everything of older ones is dead from here on."""
         self._heads[stream][_ERA] = era
 
-    def newest(self, stream: int) -> int:
-        """Return the version of the newest observation, 0 before the first."""
-        return self._heads[stream][_NEWEST]
+    def newest(self, stream: int, version: int) -> int:
+        """Return the newest observation that was shown to the chunk which was shown this one."""
+        return self._heads[stream][self._place(version)]
+
+    def all_newest(self, stream: int) -> list[int]:
+        """Return the same for each chunk that may be in flight."""
+        head = self._heads[stream]
+        places = range(_NEWEST, _NEWEST + self._shape.chunks)
+        return [head[place] for place in places if head[place]]
 
     def post(
         self, stream: int, inputs: Mapping[str, npt.NDArray[Any]], commit: bool = False
     ) -> int:
         """
-        Put an observation up as the newest.
+        Put up the observation that a chunk or a commit enters with.
 
         :param commit: it also says what really happened.
         :raises ObservationError: on a missing, foreign or misshapen input; nothing changes then.
         :returns: its version.
         """
         self._check(inputs, commit)
-        version = self.newest(stream) + 1
+        chunks = self._heads[stream][_CHUNKS] + 1
+        self._heads[stream][_CHUNKS] = chunks
+        return self._put(stream, chunks * self._shape.views, inputs)
+
+    def renew(self, stream: int, version: int, inputs: Mapping[str, npt.NDArray[Any]]) -> int:
+        """
+        Show a newer observation to a chunk in flight.
+
+        :param version: of what it entered with.
+        :raises ObservationError: as :meth:`post`.
+        :raises EngineError: when it has been shown as many as it has slots.
+        :returns: the newer one's version.
+        """
+        self._check(inputs, False)
+        newer, views = self.newest(stream, version) + 1, self._shape.views
+        if newer // views != version // views:
+            raise EngineError(
+                f'newer observations for one chunk must be at most {views - 1}, got one more; '
+                f'nothing may be written over while it is in use: observe less often'
+            )
+        return self._put(stream, newer, inputs)
+
+    def _put(self, stream: int, version: int, inputs: Mapping[str, npt.NDArray[Any]]) -> int:
         slot = version % self._shape.slots
         self._versions[stream][slot][0] = 0
         views = self._inputs[stream][slot]
         for name, value in inputs.items():
             views[name][0].copy_(torch.from_numpy(np.asarray(value)))
         self._versions[stream][slot][0] = version
-        self._heads[stream][_NEWEST] = version
+        self._heads[stream][self._place(version)] = version
         return version
 
     def inputs(self, stream: int, version: int) -> dict[str, Tensor]:
         """
         Return an observation where it lies, each input [1, *shape].
 
-        It stays while no more than ``slots`` newer ones have come; ask :meth:`holds` after use.
+    def _place(self, version: int) -> int:
+        return _NEWEST + version // self._shape.views % self._shape.chunks
+
+        It stays until its chunk is out, or dead; ask :meth:`holds` after use.
         """
         return self._inputs[stream][version % self._shape.slots]
 

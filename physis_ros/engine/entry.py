@@ -33,7 +33,7 @@ class Entry:
     :param board: where observations lie.
     :param lanes: the worker's streams by index; the loop's own, which changes.
     :param noise: where noise comes from.
-    :param renew: take the newest observation at each step (E11).
+    :param renew: take the newest observation shown to a chunk at each of its steps (E11).
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Entry:
         """
         for task in batch:
             if self._renew and task.step < self._compute.spec.steps and not task.commit:
-                task.observation = self._board.newest(task.stream)
+                task.observation = self._board.newest(task.stream, task.observation)
         fresh = self._encode({(task.stream, task.observation) for task in batch})
         return [self._row(task, fresh) for task in batch]
 
@@ -66,7 +66,8 @@ class Entry:
         wanted = {
             (stream, version)
             for stream, lane in self._lanes.items()
-            if lane.enters and (version := self._board.newest(stream))
+            if lane.enters
+            for version in self._board.all_newest(stream)
         }
         return bool(self._encode(wanted))
 
@@ -87,7 +88,7 @@ class Entry:
         if alive and not self._board.holds(task.stream, task.observation):
             raise EngineError(
                 f"observation {task.observation} of stream '{self._lanes[task.stream].name}' was "
-                f'overwritten while chunk {task.chunk} used it; observe less often'
+                f'overwritten while chunk {task.chunk} used it'
             )
 
     def _row(self, task: Task, fresh: Mapping[Seen, Tensor]) -> Row:

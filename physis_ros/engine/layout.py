@@ -90,11 +90,20 @@ class Layout:
 
     @property
     def board(self) -> BoardShape:
-        """Size of the notice board; renewal at steps reads slots while newer ones are written."""
-        spare = 16 if self.config.conditioning == 'step' else 2
-        slots = self.in_flight + spare
-        spec = self.spec
-        return BoardShape(self.config.max_streams, slots, spec.inputs, spec.commits)
+        """Size of the notice board."""
+        spec, views = self.spec, 1 + self.renewals
+        streams = self.config.max_streams
+        return BoardShape(streams, self.in_flight, views, spec.inputs, spec.commits)
+
+    @property
+    def renewals(self) -> int:
+        """
+        Newer observations that one chunk may be shown (E11).
+
+        Two for each step: what a step takes at its beginning is then not older than half a step,
+        however often the camera looks.
+        """
+        return 2 * self.spec.steps if self.config.conditioning == 'step' else 0
 
     @property
     def _regions(self) -> dict[object, int]:

@@ -228,14 +228,14 @@ class Pool:
                 )
             stream = self._streams.named(name)
             version = self._desk.crew().board.post(stream.index, inputs)
+            chunk = stream.enter(version)
             header = Header(
-                Kind.ENTER, FRAMES * decode_frames, chunk=stream.next_chunk,
+                Kind.ENTER, FRAMES * decode_frames, chunk=chunk,
                 deadline_ns=deadline_steady_ns, observation=version,
             )  # fmt: skip
             self._send_in(stream, header)
             self._pressure.entered(name)
-            stream.next_chunk += 1
-            return stream.next_chunk - 1
+            return chunk
 
     def commit(self, name: str, chunk: int, inputs: Mapping[str, npt.NDArray[Any]]) -> None:
         """
@@ -262,16 +262,29 @@ class Pool:
             )
             self._send_in(stream, header)
 
-    def observe(self, name: str, inputs: Mapping[str, npt.NDArray[Any]]) -> int:
-        """
-        Show a newer observation to chunks in flight (``conditioning: step``); does not wait.
+    @property
+    def renewals(self) -> int:
+        """Newer observations that a chunk in flight may be shown; 0 unless conditioning: step."""
+        return self.layout.renewals
 
-        :returns: its version, which results name.
+    def observe(
+        self, name: str, chunk: int, inputs: Mapping[str, npt.NDArray[Any]]
+    ) -> int | None:
         """
-        if self.config.conditioning != 'step':
+        Show a newer observation to a chunk in flight, for its next step (E11); does not wait.
+
+        Each chunk is shown its own: inputs may depend on what it is for, as a told delay does.
+
+        :returns: its version, which results name; None when the chunk is out already.
+        :raises EngineError: without ``conditioning: step``, or when :attr:`renewals` are used up.
+        :raises ObservationError: when the inputs do not fit.
+        """
+        if not self.renewals:
             raise EngineError("observe needs conditioning 'step', got 'entry'")
         with self._lock:
-            return self._desk.crew().board.post(self._streams.named(name).index, inputs)
+            crew, stream = self._desk.crew(), self._streams.named(name)
+            version = stream.observation_of(chunk)
+            return None if version is None else crew.board.renew(stream.index, version, inputs)
 
     def reset(self, name: str) -> int:
         """Begin the stream's next epoch at once and return it; nothing older comes out."""

@@ -23,6 +23,7 @@ class Stream:
     :param next_chunk: the next chunk's number.
     :param next_turn: the next place in the order of chunks and commits.
     :param in_flight: turns entered and not yet out.
+    :param entered: for each chunk in flight its turn and the observation it entered with.
     :param awaiting: workers that have not yet answered an opening or closing.
     :param refused: why a worker could not open it.
     """
@@ -37,6 +38,7 @@ class Stream:
     next_turn: int = 0
     in_flight: set[int] = field(default_factory=set)
     awaiting: set[int] = field(default_factory=set)
+    entered: dict[int, tuple[int, int]] = field(default_factory=dict)
     refused: str = ''
 
     @property
@@ -77,6 +79,7 @@ class StreamTable:
         self._free = list(range(most))
         self._most, self._lives = most, 0
         self._by_name: dict[str, Stream] = {}
+        self.entered.clear()
         self._by_index: dict[int, Stream] = {}
 
     def names(self) -> list[str]:
