@@ -93,7 +93,7 @@ class Servo:
         )
         self.commands, self.playback, self.status = Sink(), Sink(), Sink()
         self.node._command_out, self.node._playback_out = self.commands, self.playback
-        self.node._status_out = self.status
+        self.node._status._out = self.status
         self.now_ns = time.time_ns()
         self.node._ros_time.now_ns = lambda: self.now_ns
 

@@ -106,8 +106,9 @@ class Gate:
         least_ns = -(-self.config.period_ns // chunk.horizon)
         if least_ns <= chunk.dt_ns <= greatest_ns:
             return None
-        rule = f'{least_ns / 1e6:.12g} ms (all of it one servo period) to {greatest_ns / 1e6:.12g} ms'
-        text = f'dt must be {rule} (max_action_age), got {chunk.dt_ns / 1e6:.12g} ms'
+        least, most, got = (f'{ns / 1e6:.12g} ms' for ns in (least_ns, greatest_ns, chunk.dt_ns))
+        rule = f'{least} (all of it one servo period) to {most} (max_action_age)'
+        text = f'dt must be {rule}, got {got}'
         return Verdict(ChunkReject.WRONG_DT, text)
 
     def _out_of_turn(self, chunk: ActionChunk) -> Verdict | None:

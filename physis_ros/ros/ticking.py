@@ -2,8 +2,9 @@
 """
 When the servo ticks, and what else is done in between.
 
-On the steady clock: callbacks run until shortly before the tick, then the thread sleeps to its
-instant. Under simulated time: each step of /clock brings all ticks that have become due, in order.
+On the steady clock: callbacks run until shortly before the tick, then its command is worked out,
+and the thread sleeps to the instant at which it only has to be sent. Under simulated time: each
+step of /clock brings all ticks that have become due, in order.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from rclpy.executors import Executor
 from physis_ros.ros import realtime
 from physis_ros.ros.signals import Stop
 
-# No callback is begun this close before a tick: the longest usual one takes as long.
+# No callback is begun this close before preparing for a tick: the longest usual one takes as long.
 GUARD_NS = 400_000
 # Longest wait for a simulated clock that stands still, before the flag is looked at again.
 LOOK_S = 0.02
@@ -30,10 +31,13 @@ class SteadyTicks:
     Ticks on an even grid of the steady clock. A tick that was slept through is lost, not made up.
 
     :param period_ns: of the grid.
+    :param prepare: called ahead of each tick with the steady instant of it.
     """
 
-    def __init__(self, period_ns: int) -> None:
-        self._period_ns = period_ns
+    def __init__(self, period_ns: int, prepare: Callable[[int], None]) -> None:
+        self._period_ns, self._prepare = period_ns, prepare
+        # What preparing takes lately, so that it is done in time and not too early.
+        self._ahead_ns = 0
 
     def run(
         self, executor: Executor, stop: Stop, tick: Callable[[int], None], idle: Callable[[], None]
@@ -46,7 +50,8 @@ class SteadyTicks:
         due_ns = time.monotonic_ns() + self._period_ns
         collected_ns = due_ns
         while not stop.requested:
-            self._serve(executor, due_ns - GUARD_NS)
+            self._serve(executor, due_ns - GUARD_NS - self._ahead_ns)
+            self._make_ready(due_ns)
             realtime.sleep_until(due_ns)
             tick(due_ns)
             idle()
@@ -57,6 +62,14 @@ class SteadyTicks:
             due_ns += self._period_ns
             if now_ns > due_ns:
                 due_ns += (now_ns - due_ns) // self._period_ns * self._period_ns
+
+    def _make_ready(self, due_ns: int) -> None:
+        """Prepare for a tick; remember the longest time that this took, less and less."""
+        began_ns = time.monotonic_ns()
+        self._prepare(due_ns)
+        took_ns = time.monotonic_ns() - began_ns
+        longest_ns = max(took_ns, self._ahead_ns - self._ahead_ns // 64)
+        self._ahead_ns = min(longest_ns, self._period_ns // 2)
 
     def _serve(self, executor: Executor, until_ns: int) -> None:
         """Run callbacks until an instant; one even when it has passed, or none ever would."""

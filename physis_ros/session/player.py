@@ -175,17 +175,24 @@ class Player:
         :param scheduled_ns: when this tick was due; only the account looks at it.
         :param stepped: the clock was set ahead since the last tick; only the account looks.
         """
+        command = self.decide(now_ns)
+        self.account.tick(command, now_ns - scheduled_ns, stepped)
+        return command
+
+    def decide(self, now_ns: int) -> Command:
+        """
+        Return what :meth:`tick` does, without its account.
+
+        For whoever works a command out ahead of its instant and tells the account once it is sent.
+        """
         last = self._command
         if last is not None and now_ns == last.stamp_ns and not self._turned:
-            self.account.tick(last)
             return last
         if last is not None and now_ns < last.stamp_ns:
             self._forget()
         self._turned = False
         command = self._within(self._decide(now_ns))
-        self._remember(command)
-        self.account.tick(command, now_ns - scheduled_ns, stepped)
-        return command
+        return self._remember(command)
 
     def _remember(self, command: Command) -> Command:
         """Keep the last command, and where it left the robot."""
