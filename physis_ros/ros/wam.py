@@ -9,31 +9,31 @@ gives its streams their place in it (``wam_stream.py``), and says what is wrong 
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future
 from typing import Any
 
 from rclpy.executors import Executor
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 
-from physis_ros.engine.pool import Pool
-from physis_ros.engine.trace import check_writable
-from physis_ros.errors import EngineError, ParameterError, PhysisError, is_configuration
+from physis_ros.errors import EngineError, PhysisError, is_configuration
 from physis_ros.msg import StreamStatus
-from physis_ros.ros import wam_report
+from physis_ros.ros import wam_metrics
 from physis_ros.ros.busy import BusyShare
 from physis_ros.ros.clock import Jump, RosClock, steady
 from physis_ros.ros.diagnostics import Diagnostics
 from physis_ros.ros.engine_host import EngineHost
 from physis_ros.ros.host_state import HostState
+from physis_ros.ros.make_pool import make_pool
+from physis_ros.ros.metrics import Page, serve
 from physis_ros.ros.parameters import declare_part, is_qos_override, refuse_unknown
 from physis_ros.ros.qos import QosWatch
 from physis_ros.ros.restarts import Restarts
 from physis_ros.ros.signals import Stop
-from physis_ros.ros.stream_config import StreamConfig, StreamNames, check_name
 from physis_ros.ros.wam_config import WamConfig
+from physis_ros.ros.wam_diagnosis import engine_report
 from physis_ros.ros.wam_report import EngineSnapshot
 from physis_ros.ros.wam_services import StreamServices
 from physis_ros.ros.wam_stream import Home, WamStream
+from physis_ros.ros.wam_streams import WamStreams
 from physis_ros.session.producer_status import ResetReason
 
 POLL_S = 0.05
@@ -63,41 +63,36 @@ class WamNode(LifecycleNode):
     status shows; activate produces as soon as the engine is ready; deactivate stops; cleanup frees
     everything, and the streams are those of the parameters again. All parameters:
     :class:`WamConfig` and, for all streams or as ``<stream>.<parameter>`` for one,
-    :class:`StreamConfig`.
+    :class:`~physis_ros.ros.stream_config.StreamConfig`.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__('wam_node', **options)
         self.config = declare_part(self, WamConfig)
-        self.defaults = declare_part(self, StreamConfig)
-        self._configs = {
-            name: declare_part(self, StreamConfig, f'{name}.', self.defaults)
-            for name in self.config.names
-        }
-        refuse_unknown(self, is_qos_override)
         self.refusal: PhysisError | None = None
-        self.streams: dict[str, WamStream] = {}
-        self._epochs: dict[str, int] = {}
+        self.host: EngineHost | None = None
         self._ros_time = RosClock(self)
-        self._watch = QosWatch(self)
-        self._host: EngineHost | None = None
+        self._watch = watch = QosWatch(self)
         self._active = False
         self._jumped: Jump | None = None
         self._fatal: PhysisError | None = None
-        self._why_failed = ''
+        self._why_failed = self._overload = ''
         self._restarts = Restarts(self.config.on_worker_death == 'restart')
-        self._busy, self._shares = BusyShare(), ()
-        self._home = Home(self, self._watch, self._ros_time, self.engine)
-        self._diagnostics = Diagnostics(self, self._watch)
-        self._diagnostics.add('engine', lambda: wam_report.engine_report(self.engine()))
-        for name in self.config.names:
-            self._add(name, self._configs[name])
+        self._busy = BusyShare()
+        self._shares: tuple[float, ...] = ()
+        self._diagnostics = Diagnostics(self, watch)
+        self._diagnostics.add('engine', lambda: engine_report(self.engine()))
+        home = Home(self, watch, self._ros_time, self.engine)
+        self.streams = WamStreams(home, self.config.names, self._diagnostics)
+        refuse_unknown(self, is_qos_override)
+        self.streams.restore()
         self._stream_services = StreamServices(self)
         self.create_timer(POLL_S, self._poll, clock=steady())
         self.create_timer(1.0 / self.config.status_rate_hz, self._publish, clock=steady())
         self.create_timer(COMPLAIN_S, self._complain, clock=steady())
         self._jump = self._ros_time.on_jump(self._on_jump)
         self._publish()
+        self._metrics = serve(self.config.metrics_port, self._fill)
 
     def run(self, executor: Executor, stop: Stop) -> None:
         """Serve callbacks until told to stop; bring the node up by itself when it shall."""
@@ -113,6 +108,8 @@ class WamNode(LifecycleNode):
         self._active = False
         self._free()
         self._jump.unregister()
+        if self._metrics is not None:
+            self._metrics.close()
 
     def _bring_up(self) -> None:
         """
@@ -129,13 +126,11 @@ class WamNode(LifecycleNode):
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Check everything that can be checked now, subscribe, and begin to load."""
         try:
-            self._host = self._new_host()
-            for name in self.config.names:
-                if name not in self.streams:
-                    self._add(name, self._configs[name])
-            for stream in self.streams.values():
-                stream.configure(self._host.pool.spec)
-                stream.enter(self._host)
+            self.host = self._new_host()
+            self.streams.restore()
+            for stream in self.streams:
+                stream.configure(self.host.pool.spec)
+                stream.enter(self.host)
             refuse_unknown(self)
         except PhysisError as error:
             self.refusal = error
@@ -151,7 +146,7 @@ class WamNode(LifecycleNode):
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Produce as soon as the engine is ready."""
         self._active = True
-        for stream in self.streams.values():
+        for stream in self.streams:
             stream.activate()
         self._poll()
         return super().on_activate(state)
@@ -159,7 +154,7 @@ class WamNode(LifecycleNode):
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Stop producing; the engine stays warm."""
         self._active = False
-        for stream in self.streams.values():
+        for stream in self.streams:
             stream.stop()
         self._publish()
         return super().on_deactivate(state)
@@ -180,89 +175,30 @@ class WamNode(LifecycleNode):
         """Come to the unconfigured state from any."""
         self._active = False
         self._free()
+        self.streams.restore()
         self._restarts.forget()
         self._why_failed = ''
         self._publish()
         return SUCCESS
 
     def _free(self) -> None:
-        """Close the engine and all that belongs to it; streams of others than us are gone."""
-        host, self._host = self._host, None
-        for name, stream in list(self.streams.items()):
+        """Close the engine and all that belongs to it."""
+        host, self.host = self.host, None
+        for stream in self.streams:
             stream.free()
-            if name not in self._configs:
-                self._withdraw(stream)
         if host is not None:
             host.close()
-
-    # Streams.
-
-    def stream_config(self, name: str) -> StreamConfig:
-        """Return what the parameters say of a stream, whether they name it or not."""
-        return self._configs.get(name, self.defaults)
-
-    def open_stream(self, name: str, config: StreamConfig) -> WamStream:
-        """
-        Begin to open a stream beside the others; one that was refused may be tried again.
-
-        :raises PhysisError: when it cannot be one.
-        """
-        check_name(name)
-        host, before = self._host, self.streams.get(name)
-        if host is None:
-            raise EngineError('no stream can be opened: the node is not configured')
-        if before is not None and not before.refusal:
-            raise ParameterError('stream', f'none of {list(self.streams)}, which are open', name)
-        if before is not None:
-            self._withdraw(before)
-        stream = self._add(name, config)
-        try:
-            stream.configure(host.pool.spec)
-        except PhysisError:
-            self._withdraw(stream)
-            raise
-        stream.activate()
-        stream.enter(host)
-        return stream
-
-    def close_stream(self, name: str) -> Future[None] | None:
-        """Take a stream away; the engine frees its room when its turn comes, None: has none."""
-        stream = self.streams[name]
-        stream.stop()
-        left = stream.leave()
-        self._withdraw(stream)
-        return left
-
-    def _add(self, name: str, config: StreamConfig) -> WamStream:
-        """Make a stream, with its status and its services."""
-        names = StreamNames(name, plain=self.config.names == (name,))
-        stream = WamStream(self._home, names, config, self._epochs.get(name, 0))
-        self.streams[name] = stream
-        self._diagnostics.add(
-            names.task('inputs'), lambda: wam_report.stream_report(stream.snapshot())
-        )
-        return stream
-
-    def _withdraw(self, stream: WamStream) -> None:
-        """Take a stream's topics and services away."""
-        del self.streams[stream.name]
-        self._diagnostics.remove(stream.task('inputs'))
-        stream.close()
-        self._epochs[stream.name] = stream.next_epoch
 
     # The engine.
 
     def _new_host(self) -> EngineHost:
         """Begin to load an engine; refuses a configuration that does not fit the model."""
-        config = self.config
-        if config.pool.trace is not None:
-            check_writable(config.pool.trace)
-        return EngineHost(lambda: Pool(config.pool), config.start_timeout_s)
+        return EngineHost(lambda: make_pool(self.config), self.config.start_timeout_s)
 
     def _poll(self) -> None:
         """Bring everything to where it should be; called twenty times a second."""
         self._stream_services.look()
-        host = self._host
+        host = self.host
         if host is None:
             return
         failure = host.check()
@@ -276,13 +212,23 @@ class WamNode(LifecycleNode):
         """Look after the streams of an engine that is well."""
         if host.state is HostState.READY:
             self._why_failed = ''
-        for stream in self.streams.values():
+            self._watch_load(host)
+        for stream in self.streams:
             failure = stream.look(self._active)
             # What the engine did to it is told, and mended, for all.
             if failure is not None and host.check() is None:
                 self._on_stream_failure(stream, failure)
-        states = [stream.state()[0] for stream in self.streams.values()]
+        states = [stream.state()[0] for stream in self.streams]
         self._restarts.look(StreamStatus.STATE_RUNNING in states, time.monotonic_ns())
+
+    def _watch_load(self, host: EngineHost) -> None:
+        """Say when more is asked of the engine than it can do, and when that is over."""
+        found, before = host.pool.overload, self._overload
+        self._overload = '' if found is None else found.text(time.monotonic_ns())
+        if self._overload and not before:
+            self.get_logger().warning(self._overload)
+        elif before and not self._overload:
+            self.get_logger().info('the engine is not overloaded any more')
 
     def _on_stream_failure(self, stream: WamStream, failure: PhysisError) -> None:
         """Say what happened to one stream; the others go on."""
@@ -301,7 +247,7 @@ class WamNode(LifecycleNode):
         what = 'loading it again' if again else 'giving up'
         self.get_logger().fatal(f'the engine failed: {failure}; {what}')
         self._why_failed = str(failure)
-        for stream in self.streams.values():
+        for stream in self.streams:
             stream.stop()
         self._publish()
         self._diagnostics.publish()
@@ -317,12 +263,12 @@ class WamNode(LifecycleNode):
         self._restarts.again()
         host.close()
         try:
-            self._host = self._new_host()
+            self.host = self._new_host()
         except (PhysisError, OSError) as error:
             self._fatal = EngineError(f'the engine cannot be loaded again: {error}')
             return
-        for stream in self.streams.values():
-            stream.enter(self._host)
+        for stream in self.streams:
+            stream.enter(self.host)
 
     # Time.
 
@@ -337,7 +283,7 @@ class WamNode(LifecycleNode):
             return
         self.get_logger().info(jump.text)
         if not jump.backward:
-            for stream in self.streams.values():
+            for stream in self.streams:
                 stream.new_epoch(ResetReason.CLOCK_JUMP, jump.text)
 
     # Status.
@@ -345,13 +291,13 @@ class WamNode(LifecycleNode):
     @property
     def engine_failed(self) -> bool:
         """Whether the engine is gone for good."""
-        return self._host is None or self._host.state is HostState.FAILED
+        return self.host is None or self.host.state is HostState.FAILED
 
     def engine(self) -> EngineSnapshot:
         """Return how the engine is."""
-        host = self._host
+        host = self.host
         if host is None:
-            return EngineSnapshot(streams=tuple(self.streams))
+            return EngineSnapshot(streams=self.streams.names)
         ready, reason = host.state is HostState.READY, self._why_failed
         if host.state is HostState.FAILED:
             reason = reason or str(host.failure)
@@ -362,19 +308,30 @@ class WamNode(LifecycleNode):
             pids=host.pool.pids if ready else (),
             queued=tuple(host.pool.metrics.queue_lengths) if ready else (),
             busy=self._shares,
-            streams=tuple(self.streams),
+            overload=self._overload if ready else '',
+            streams=self.streams.names,
             restarts=self._restarts.count,
         )
 
+    def _fill(self, page: Page) -> None:
+        """Add what was published last to a page of metrics; called in another thread."""
+        host = self.host
+        wam_metrics.fill_engine(page, self._told, None if host is None else host.pool.metrics)
+        for stream in self.streams:
+            if stream.told is not None:
+                wam_metrics.fill_stream(page, stream.told)
+        self._watch.fill(page)
+
     def _complain(self) -> None:
         """Say in the log what is wrong with the inputs."""
-        for stream in self.streams.values():
+        for stream in self.streams:
             stream.complain(self._active)
 
     def _publish(self) -> None:
         """Publish the status of all streams."""
-        spent_ns = {} if self._host is None else self._host.pool.metrics.busy_ns
+        spent_ns = {} if self.host is None else self.host.pool.metrics.busy_ns
         workers = len(self.engine().pids)
         self._shares = self._busy.since(time.monotonic_ns(), spent_ns, workers)
-        for stream in self.streams.values():
+        self._told = self.engine()
+        for stream in self.streams:
             stream.publish_status()

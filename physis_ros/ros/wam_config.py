@@ -62,6 +62,11 @@ class WamConfig:
         low=0.0,
         high=1e6,
     )
+    profile: str = parameter(
+        '',
+        'What the model costs here: a file of `physis profile`. Streams are then admitted and '
+        'placed by it, grouping aside; empty: as long as there are places.',
+    )
     override_kv_rule: bool = parameter(
         POOL.override_kv_rule, 'Pipeline clean weights against their rule; marks every chunk.'
     )
@@ -80,6 +85,9 @@ class WamConfig:
     )
     status_rate_hz: float = parameter(
         2.0, 'Messages on each stream_status per second [Hz].', low=0.1, high=20.0
+    )
+    metrics_port: int = parameter(
+        0, 'Port on 127.0.0.1 where Prometheus finds the figures; 0: none.', low=0, high=65535
     )
 
     def __post_init__(self) -> None:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from physis_ros.errors import ParameterError, PhysisError
 from physis_ros.ros import wam_report
 from physis_ros.ros.deferred import DeferredService
+from physis_ros.ros.host_state import HostState
 from physis_ros.ros.parameters import overridden
+from physis_ros.ros.room import MS_S
 from physis_ros.ros.wam_stream import WamStream
 from physis_ros.srv import CloseStream, ListStreams, OpenStream, PlanStreams
 
@@ -27,6 +29,7 @@ SETTABLE = (
     'joint_names',
     'joint_aliases',
 )
+PLANNED = ('period_ms', 'max_response_ms')
 
 
 class StreamServices:
@@ -59,8 +62,8 @@ class StreamServices:
         """Begin to open a stream."""
         given = {name: value for name in SETTABLE if (value := getattr(request, name))}
         try:
-            config = overridden(self._node.stream_config(request.stream), given)
-            stream = self._node.open_stream(request.stream, config)
+            config = overridden(self._node.streams.config(request.stream), given)
+            stream = self._node.streams.open(request.stream, config, self._node.host)
         except PhysisError as error:
             refusal = str(error)
             return lambda: OpenStream.Response(message=refusal)
@@ -68,51 +71,51 @@ class StreamServices:
 
     def _opened(self, stream: WamStream) -> Any:
         """Return what became of it; None as long as the engine has not answered."""
-        if self._node.streams.get(stream.name) is not stream:
+        if self._node.streams.named(stream.name) is not stream:
             return OpenStream.Response(message='it was closed before it was open')
         if stream.admitted:
             topic = stream.outputs.topic if stream.outputs is not None else ''
             return OpenStream.Response(accepted=True, message=f'chunks come on {topic}')
-        failed = self._node.engine().reason if self._node.engine_failed else ''
-        if not (stream.refusal or failed):
+        engine = self._node.engine()
+        refusal = stream.refusal or (engine.reason if engine.host is HostState.FAILED else '')
+        if not refusal:
             return None
-        refusal = stream.refusal or failed
-        self._node.close_stream(stream.name)
+        self._node.streams.close(stream)
         return OpenStream.Response(message=refusal)
 
     def _close(self, request: Any) -> Callable[[], Any]:
         """Begin to close a stream."""
-        if request.stream not in self._node.streams:
-            rule = f'one of {list(self._node.streams)}'
+        stream = self._node.streams.named(request.stream)
+        if stream is None:
+            rule = f'one of {list(self._node.streams.names)}'
             refusal = str(ParameterError('stream', rule, request.stream))
             return lambda: CloseStream.Response(message=refusal)
-        left = self._node.close_stream(request.stream)
+        left = self._node.streams.close(stream)
         return lambda: _closed(left)
 
     def _listed(self) -> Any:
         """Return all streams."""
         return ListStreams.Response(
-            streams=[wam_report.status(one.snapshot()) for one in self._node.streams.values()],
+            streams=[wam_report.status(one.snapshot()) for one in self._node.streams],
             max_streams=self._node.config.max_streams,
         )
 
     def _plan(self, request: Any) -> Callable[[], Any]:
         """Begin to ask what admission would say."""
-        count = request.count or 1
-        given = {
-            name: value
-            for name in ('period_ms', 'max_response_ms')
-            if (value := getattr(request, name))
-        }
+        host, most = self._node.host, self._node.config.max_streams
+        given = {name: value for name in PLANNED if (value := getattr(request, name))}
         try:
-            overridden(self._node.defaults, given)
+            wanted = overridden(self._node.streams.defaults, given)
         except PhysisError as error:
             refusal = str(error)
             return lambda: PlanStreams.Response(answers=[refusal])
-        left = self._node.config.max_streams - len(self._node.streams)
-        return lambda: PlanStreams.Response(
-            admitted=max(0, min(count, left)), answers=[f'{left} places are left']
-        )
+        if host is None:
+            return lambda: PlanStreams.Response(answers=['the node is not configured'])
+        # One more than there can be says all there is to say.
+        count = min(request.count or 1, most + 1)
+        asked_s = wanted.period_ms * MS_S, wanted.max_response_ms * MS_S
+        answers = host.submit(lambda pool: pool.what_if(count, *asked_s))
+        return lambda: _planned(answers)
 
 
 def _closed(left: Future[None] | None) -> Any:
@@ -124,3 +127,16 @@ def _closed(left: Future[None] | None) -> Any:
     except CancelledError:
         error = None
     return CloseStream.Response(closed=error is None, message='' if error is None else str(error))
+
+
+def _planned(answers: Future[list[str]]) -> Any:
+    """Return the answer when the engine has given it; None before."""
+    if not answers.done():
+        return None
+    try:
+        refusals = answers.result()
+    except (CancelledError, PhysisError) as error:
+        return PlanStreams.Response(answers=[str(error) or 'the engine has ended'])
+    taken = [refusal for refusal in refusals if not refusal]
+    first = [refusal for refusal in refusals if refusal][:1]
+    return PlanStreams.Response(admitted=len(taken), answers=['admitted'] * len(taken) + first)

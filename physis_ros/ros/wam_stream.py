@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 
 from rclpy.lifecycle import LifecycleNode
@@ -18,7 +17,7 @@ from std_msgs.msg import String
 from std_srvs.srv import SetBool, Trigger
 
 from physis_ros.backbones.base import ModelSpec
-from physis_ros.errors import PhysisError, WorkerDied
+from physis_ros.errors import PhysisError
 from physis_ros.msg import StreamStatus
 from physis_ros.observation.align import names_after
 from physis_ros.output.sketch import Quantiles
@@ -27,6 +26,8 @@ from physis_ros.ros.clock import RosClock
 from physis_ros.ros.engine_host import EngineHost
 from physis_ros.ros.host_state import HostState
 from physis_ros.ros.qos import QosWatch
+from physis_ros.ros.room import Room
+from physis_ros.ros.source import Complaint
 from physis_ros.ros.stream_config import StreamConfig, StreamNames
 from physis_ros.ros.wam_inputs import WamInputs
 from physis_ros.ros.wam_outputs import WamOutputs
@@ -71,10 +72,11 @@ class WamStream:
         self.inputs: WamInputs | None = None
         self.outputs: WamOutputs | None = None
         self.producer: Producer | None = None
-        self._home, self._names = home, names
-        self._host: EngineHost | None = None
-        self._room: Future[None] | None = None
-        self._answered = False
+        # The status that was published last.
+        self.told: Snapshot | None = None
+        self.room: Room | None = None
+        self._home, self.names = home, names
+        self._said_refusal = ''
         self._failure: PhysisError | None = None
         self._epoch = epoch
         self._paused = False
@@ -94,10 +96,6 @@ class WamStream:
             node.create_service(SetBool, names.own('pause'), self._on_pause),
         ]
 
-    def task(self, name: str) -> str:
-        """Return what a task of it is called on /diagnostics."""
-        return self._names.task(name)
-
     @property
     def next_epoch(self) -> int:
         """The first epoch that nothing was published of."""
@@ -114,7 +112,7 @@ class WamStream:
         align = self.config.producer.align_config(spec)
         InputBuilder(spec, len(align.joint_names))
         joints = names_after(align.aliases, align.joint_names)
-        home, names = self._home, self._names
+        home, names = self._home, self.names
         self.inputs = WamInputs(home.node, home.watch, self.config, names, home.clock, joints)
         self.outputs = WamOutputs(
             home.node, home.watch, names, lambda: self._frame_id, self.next_epoch
@@ -122,19 +120,11 @@ class WamStream:
 
     def enter(self, host: EngineHost) -> None:
         """Ask an engine for room; what it says shows in :meth:`state`."""
-        self._host, self._failure, self._answered = host, None, False
+        self._failure, self._said_refusal = None, ''
         if self.outputs is not None:
             self.outputs.new_engine()
-        self._room = host.submit(lambda pool: pool.open_stream(self.name))
-
-    def leave(self) -> Future[None] | None:
-        """Give the room in the engine back, after what was asked for before; None: has none."""
-        room = self._room
-        if self._host is None or room is None:
-            return None
-        return self._host.submit(
-            lambda pool: None if room.exception() else pool.close_stream(self.name)
-        )
+        config = self.config
+        self.room = Room(host, self.name, config.period_ms, config.max_response_ms)
 
     def activate(self) -> None:
         """Begin to count anew; production begins as soon as it can."""
@@ -151,8 +141,9 @@ class WamStream:
         """
         if self.outputs is not None:
             self.outputs.look()
-            if active and self.producer is None and self.admitted and self._failure is None:
-                self._start(self.outputs)
+            idle = self.producer is None and self._failure is None
+            if active and idle and self.room is not None and self.room.given:
+                self._start(self.outputs, self.room.host)
         self._say_refusal()
         failure = None if self.producer is None else self.producer.failure
         if self.state() != self._shown:
@@ -177,7 +168,7 @@ class WamStream:
         self.stop()
         self._epoch = self.next_epoch
         inputs, outputs = self.inputs, self.outputs
-        self.inputs = self.outputs = self._host = self._room = self._failure = None
+        self.inputs = self.outputs = self.room = self._failure = None
         for part in (inputs, outputs):
             if part is not None:
                 part.close()
@@ -191,17 +182,16 @@ class WamStream:
         node.destroy_subscription(self._words_in)
         node.destroy_publisher(self._status_out)
 
-    def _start(self, outputs: WamOutputs) -> None:
+    def _start(self, outputs: WamOutputs, host: EngineHost) -> None:
         """Plug a producer between inputs and outputs."""
-        assert self._host is not None
         try:
             producer = Producer(
-                self._host.pool,
+                host.pool,
                 self.name,
                 self.config.producer,
                 self._home.clock,
                 Ports(outputs.deliver, outputs.frames_wanted),
-                self._host.collector,
+                host.collector,
             )
             producer.start()
         except PhysisError as error:
@@ -219,31 +209,19 @@ class WamStream:
     @property
     def admitted(self) -> bool:
         """Whether the engine carries it."""
-        room = self._room
-        return room is not None and room.done() and self._refusal() is None
+        return self.room is not None and self.room.given
 
     @property
     def refusal(self) -> str:
         """Why the engine has no room for it; empty while that is not known."""
-        error = self._refusal() if self._room is not None and self._room.done() else None
-        # An engine that is gone is another matter: the node says that, and may load it again.
-        return '' if isinstance(error, CancelledError | WorkerDied) else f'{error or ""}'
+        return '' if self.room is None else self.room.refusal
 
     def _say_refusal(self) -> None:
         """Say once that the engine has no room for it."""
-        if self._room is not None and self._room.done() and not self._answered:
-            self._answered = True
-            if self.refusal:
-                words = f"stream '{self.name}' is not admitted: {self.refusal}"
-                self._home.node.get_logger().error(words)
-
-    def _refusal(self) -> BaseException | None:
-        """Return what the engine's answer was, when it has come."""
-        assert self._room is not None
-        try:
-            return self._room.exception()
-        except CancelledError as error:
-            return error
+        if self._said_refusal != self.refusal:
+            self._said_refusal = self.refusal
+            words = f"stream '{self.name}' is not admitted: {self.refusal}"
+            self._home.node.get_logger().error(words)
 
     # Epochs.
 
@@ -298,19 +276,21 @@ class WamStream:
         status = self.producer.status()
         state = wam_report.state_of(status, self.outputs is None or self.outputs.warming_up)
         if state == StreamStatus.STATE_WAITING_OBSERVATION:
-            return state, '; '.join(self.complaints()) or f'{status.lack and status.lack.value}'
+            texts = '; '.join(complaint.text for complaint in self.complaints())
+            return state, texts or f'{status.lack and status.lack.value}'
         return state, status.failure
 
-    def complaints(self) -> list[str]:
+    def complaints(self) -> list[Complaint]:
         """Return what is wrong with the inputs; without a time nothing else can be told."""
         waits = self._home.clock.waiting()
         if waits:
-            return [waits]
+            return [Complaint('no_time', waits)]
         return self.inputs.complaints() if self.inputs is not None else []
 
     def complain(self, active: bool) -> None:
         """Say in the log what is wrong with the inputs."""
-        complaints = tuple(self.complaints()) if active and not self.refusal else ()
+        found = self.complaints() if active and not self.refusal else []
+        complaints = tuple(complaint.text for complaint in found)
         now_ns = time.monotonic_ns()
         if complaints == self._said and now_ns - self._said_ns < REPEAT_NS:
             return
@@ -320,7 +300,7 @@ class WamStream:
 
     def publish_status(self) -> None:
         """Publish the status."""
-        snapshot = self.snapshot()
+        self.told = snapshot = self.snapshot()
         self._shown = (snapshot.state, snapshot.reason)
         self._status_out.publish(wam_report.status(snapshot))
 
@@ -339,9 +319,10 @@ class WamStream:
             delivered=0 if outputs is None else outputs.delivered,
             period_ns=self.config.producer.period_ns,
             engine=engine,
-            carriers=tuple(range(len(engine.pids))) if self.admitted else (),
+            carriers=() if self.room is None else self.room.workers,
             complaints=() if producer is None else tuple(self.complaints()),
             images_refused=0 if self.inputs is None else self.inputs.refused,
+            subscribers=0 if outputs is None else outputs.subscribers,
             waits=self._home.clock.waiting(),
         )
 

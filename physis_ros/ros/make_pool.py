@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the parameters of the model node to a pool, with a door where a profile tells the costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from physis_ros.commands.local import device_name, memory_bytes, versions
+from physis_ros.engine.config import PoolConfig
+from physis_ros.engine.door import Door, open_door
+from physis_ros.engine.models import REGISTRY, registry
+from physis_ros.engine.pool import Pool
+from physis_ros.engine.profile import check, load
+from physis_ros.engine.trace import check_writable
+from physis_ros.ros.wam_config import WamConfig
+
+
+def make_pool(config: WamConfig) -> Pool:
+    """
+    Make the pool; nothing is started.
+
+    :raises PhysisError: when configuration, model and profile do not fit.
+    """
+    pool = config.pool
+    if pool.trace is not None:
+        check_writable(pool.trace)
+    return Pool(pool, door=_door(pool, Path(config.profile)) if config.profile else None)
+
+
+def _door(config: PoolConfig, path: Path) -> Door:
+    """Return who decides which streams are taken on, by what they cost on this machine."""
+    devices = [config.device(worker) for worker in range(config.workers)]
+    profile, spec = load(path), registry(REGISTRY).read_spec(config.model)
+    check(profile, spec, device_name(devices[0]), versions())
+    sharing = Counter(devices)
+    memory = [memory_bytes(device) // sharing[device] for device in devices]
+    return open_door(profile, spec, config, memory)
