@@ -26,7 +26,8 @@ from physis_ros.errors import EngineError, ObservationError
 
 _EPOCH_BITS = 32
 CLOSED = -1
-_ERA, _NEWEST = 0, 1
+# Words of a stream's head; from _NEWEST on one for each chunk in flight.
+_ERA, _CHUNKS, _NEWEST = range(3)
 
 
 def era_of(life: int, epoch: int) -> int:
@@ -58,7 +59,6 @@ class BoardShape:
     commits: tuple[InputSpec, ...] = ()
 
     @property
-    @property
     def slots(self) -> int:
         """Observations kept for each stream."""
         return self.chunks * self.views
@@ -68,6 +68,7 @@ class BoardShape:
         """The words of one stream."""
         return aligned((_NEWEST + self.chunks) * WORD)
 
+    @property
     def slot_bytes(self) -> int:
         """One version word and one observation."""
         parts = (*self.inputs, *self.commits)
@@ -162,12 +163,12 @@ class Board:
         self._heads[stream][self._place(version)] = version
         return version
 
+    def _place(self, version: int) -> int:
+        return _NEWEST + version // self._shape.views % self._shape.chunks
+
     def inputs(self, stream: int, version: int) -> dict[str, Tensor]:
         """
         Return an observation where it lies, each input [1, *shape].
-
-    def _place(self, version: int) -> int:
-        return _NEWEST + version // self._shape.views % self._shape.chunks
 
         It stays until its chunk is out, or dead; ask :meth:`holds` after use.
         """

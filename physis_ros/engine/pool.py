@@ -20,7 +20,6 @@ import numpy.typing as npt
 
 from physis_ros.backbones.base import ModelSpec
 from physis_ros.engine import threads
-from physis_ros.engine.board import CLOSED
 from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.crew import Crew
 from physis_ros.engine.desk import CHECK_S, Desk
@@ -150,7 +149,8 @@ class Pool:
         with self._lock:
             crew = self._desk.crew()
             stream = self._streams.named(name)
-            crew.board.set_era(stream.index, CLOSED)
+            stream.closed = True
+            crew.board.set_era(stream.index, stream.era)
             self._desk.forget(stream)
             self._tell(stream, Kind.CLOSE)
         self._until(lambda: not stream.awaiting, _ANSWER_S, f"closing of stream '{name}'")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from physis_ros.backbones.base import ModelSpec
-from physis_ros.engine.board import era_of
+from physis_ros.engine.board import CLOSED, era_of
 from physis_ros.engine.grid import Grouping
 from physis_ros.errors import EngineError
 
@@ -26,6 +26,7 @@ class Stream:
     :param entered: for each chunk in flight its turn and the observation it entered with.
     :param awaiting: workers that have not yet answered an opening or closing.
     :param refused: why a worker could not open it.
+    :param closed: it has begun to close; whatever still comes of it is dropped.
     """
 
     name: str
@@ -37,14 +38,27 @@ class Stream:
     next_chunk: int = 0
     next_turn: int = 0
     in_flight: set[int] = field(default_factory=set)
-    awaiting: set[int] = field(default_factory=set)
     entered: dict[int, tuple[int, int]] = field(default_factory=dict)
+    awaiting: set[int] = field(default_factory=set)
     refused: str = ''
+    closed: bool = False
 
     @property
     def era(self) -> int:
-        """Life and epoch in one number."""
-        return era_of(self.life, self.epoch)
+        """Life and epoch in one number; what bears another is dead."""
+        return CLOSED if self.closed else era_of(self.life, self.epoch)
+
+    def enter(self, version: int) -> int:
+        """Note that the next chunk takes the next turn with an observation; return its number."""
+        inside = {c: way for c, way in self.entered.items() if way[0] in self.in_flight}
+        self.entered = {**inside, self.next_chunk: (self.next_turn, version)}
+        self.next_chunk += 1
+        return self.next_chunk - 1
+
+    def observation_of(self, chunk: int) -> int | None:
+        """Return the observation that a chunk entered with; None when it is out."""
+        turn, version = self.entered.get(chunk, (-1, 0))
+        return version if turn in self.in_flight else None
 
     def check_commit(self, chunk: int, spec: ModelSpec) -> None:
         """
@@ -65,6 +79,7 @@ class Stream:
         """Begin the next epoch; nothing is in flight any more."""
         self.epoch, self.next_chunk, self.next_turn = self.epoch + 1, 0, 0
         self.in_flight.clear()
+        self.entered.clear()
         return self.epoch
 
 
@@ -79,7 +94,6 @@ class StreamTable:
         self._free = list(range(most))
         self._most, self._lives = most, 0
         self._by_name: dict[str, Stream] = {}
-        self.entered.clear()
         self._by_index: dict[int, Stream] = {}
 
     def names(self) -> list[str]:
