@@ -26,13 +26,23 @@ SECOND_NS = 1_000_000_000
 
 
 def inputs(number: int) -> dict[str, Any]:
-    """Return the synthetic model's inputs, different for every number."""
+    """Return the synthetic model's inputs, different for every number; 500 and on have a prefix."""
     drawn = np.random.default_rng(number)
-    return {
+    made = {
         'frames': drawn.integers(0, 255, (1, 8, 8, 3), dtype=np.uint8),
         'joints': drawn.normal(size=4).astype(np.float32),
         'delay': np.int64(number % 20),
     }
+    if number >= 500:
+        made['prefix'] = drawn.normal(size=(4, 2)).astype(np.float32)
+        made['prefix_weight'] = drawn.random(4).astype(np.float32)
+    return made
+
+
+def witnessed(number: int) -> dict[str, Any]:
+    """Return what really happened, different for every number, as a commit takes it."""
+    drawn = np.random.default_rng(10_000 + number)
+    return {**inputs(number), 'actions': drawn.normal(size=(4, 2)).astype(np.float32)}
 
 
 def batched(values: dict[str, Any]) -> dict[str, torch.Tensor]:
@@ -49,8 +59,14 @@ class Oracle:
     def open(self, stream: str) -> None:
         self._engine.open(stream)
 
+    def close(self, stream: str) -> None:
+        self._engine.close(stream)
+
     def reset(self, stream: str) -> int:
         return self._engine.reset(stream)
+
+    def commit(self, stream: str, chunk: int, number: int) -> None:
+        self._engine.commit(stream, chunk, batched(witnessed(number)))
 
     def run(self, stream: str, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Return actions and frames of the stream's next chunk."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection
 
 from physis_ros.backbones.base import Backbone, ModelSpec
 from physis_ros.backbones.synthetic import SyntheticBackbone, open_synthetic, synthetic_spec
@@ -19,7 +20,8 @@ def open_backbone(uri: str, device: str, blocks: frozenset[int] | None) -> Backb
     """Fail as the URI's first word says, in the worker that owns block 1."""
     how = uri.partition('+')[0]
     if blocks is not None and 1 not in blocks:
-        return open_synthetic(_plain(uri), device, blocks)
+        model = open_synthetic(_plain(uri), device, blocks)
+        return _Barren(model) if how == 'missing' else model
     if how == 'missing':
         raise CheckpointError('weights of block 1 are missing')
     if how == 'chatty':
@@ -31,6 +33,18 @@ def open_backbone(uri: str, device: str, blocks: frozenset[int] | None) -> Backb
 
 def _plain(uri: str) -> str:
     return uri.partition('+')[2]
+
+
+class _Barren(SyntheticBackbone):
+    """Has no block 1 to give when a stream needs it."""
+
+    def __init__(self, model: SyntheticBackbone) -> None:
+        self.__dict__.update(model.__dict__)
+
+    def hold(self, blocks: Collection[int]) -> None:
+        if 1 in blocks:
+            raise CheckpointError('weights of block 1 are missing')
+        super().hold(blocks)
 
 
 class _Stumbling(SyntheticBackbone):

@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import random
-import time
-
 import pytest
-from engine_cases import SECOND_NS, Oracle, assert_same, inputs, local_crew
+from engine_cases import Oracle, inputs, witnessed
+from engine_story import Story, play
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.pool import Pool
-from physis_ros.errors import PlanError
+from physis_ros.errors import EngineError, ObservationError, PlanError
 
 MODELS = st.builds(
     'synthetic:blocks={},steps={},window={},sink={},tokens={},width=8,heads=1'.format,
@@ -48,75 +46,6 @@ def configs(draw: st.DrawFn) -> PoolConfig:
     return PoolConfig(grouping=grouping, workers=draw(st.integers(1, min(most, 4))), **kwargs)
 
 
-class Story:
-    """
-    Streams of a pool, driven at random beside the oracle.
-
-    :param config: of the pool.
-    :param seed: of everything that happens.
-    """
-
-    def __init__(self, config: PoolConfig, seed: int) -> None:
-        self.pool = Pool(config, crew=local_crew(seed))
-        self.oracle = Oracle(config.model, config.seed, config.override_kv_rule)
-        self.chance = random.Random(seed)
-        self.epochs: dict[str, int] = {}
-        self.expected: dict[tuple[str, int, int], object] = {}
-        self.entered = self.delivered = 0
-
-    def open(self, name: str) -> None:
-        self.pool.open_stream(name)
-        self.oracle.open(name)
-        self.epochs[name] = 0
-
-    def reset(self, name: str) -> None:
-        self.epochs[name] = self.pool.reset(name)
-        assert self.oracle.reset(name) == self.epochs[name]
-        self.expected = {key: value for key, value in self.expected.items() if key[0] != name}
-
-    def enter(self, name: str) -> None:
-        number = self.chance.randrange(1000)
-        deadline_ns = time.monotonic_ns() + self.chance.randrange(SECOND_NS)
-        chunk = self.pool.enter(name, inputs(number), deadline_ns, True)
-        self.expected[name, self.epochs[name], chunk] = self.oracle.run(name, number)
-        self.entered += 1
-
-    def step(self) -> None:
-        """Let one thing happen, and check whatever comes out."""
-        name = self.chance.choice(sorted(self.epochs))
-        if self.pool.ready(name) and self.chance.random() < 0.7:
-            self.enter(name)
-        self.take(self.pool.next_result(0.0))
-
-    def take(self, result: object) -> None:
-        if result is None:
-            return
-        # A result of an older epoch is no longer expected: the lookup fails.
-        assert_same(result, self.expected.pop((result.stream, result.epoch, result.chunk)))
-        self.delivered += 1
-
-    def finish(self) -> None:
-        until_s = time.monotonic() + 20
-        while self.expected:
-            assert time.monotonic() < until_s, f'never came: {sorted(self.expected)}'
-            self.take(self.pool.next_result(0.0))
-
-
-def play(config: PoolConfig, seed: int, streams: int, resets: bool) -> Story:
-    """Play a story of a few hundred steps to its end."""
-    story = Story(config, seed)
-    with story.pool:
-        story.pool.start()
-        for index in range(streams):
-            story.open(f'robot {index}')
-        for _ in range(80):
-            story.step()
-            if resets and story.chance.random() < 0.06:
-                story.reset(story.chance.choice(sorted(story.epochs)))
-        story.finish()
-    return story
-
-
 SETTINGS = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
 )
@@ -145,6 +74,44 @@ def test_clean_weights_equal_their_oracle(grouping: str, sink: int) -> None:
     story = play(config, seed=5, streams=2, resets=True)
     assert story.pool.grouping.kv_rule == 'clean'
     assert story.delivered > 4
+
+
+@SETTINGS
+@given(config=configs(), seed=st.integers(0, 2**16), streams=st.integers(1, 2))
+def test_commits_take_their_turn_in_any_plan(config: PoolConfig, seed: int, streams: int) -> None:
+    story = play(config, seed, streams, resets=True, commits=True)
+    assert 0 < story.delivered <= story.entered
+
+
+@pytest.mark.parametrize('rule', ['same_step', 'clean'])
+def test_a_commit_changes_what_comes_after_it(rule: str) -> None:
+    uri = f'synthetic:blocks=2,steps=2,window=2,kv_rule={rule},width=8,heads=1'
+    plain, told = Oracle(uri), Oracle(uri)
+    for oracle in (plain, told):
+        oracle.open('robot')
+        oracle.run('robot', 1)
+    told.commit('robot', 0, 1)
+    apart = plain.run('robot', 2)[0] - told.run('robot', 2)[0]
+    assert abs(apart).max() > 1e-4
+
+
+def test_commits_that_cannot_be_are_refused() -> None:
+    uri = 'synthetic:blocks=2,steps=2,window=1,width=8,heads=1'
+    story = Story(PoolConfig(uri, 2, max_streams=1, in_flight=4), 0)
+    with story.pool as pool:
+        pool.start()
+        story.open('robot')
+        with pytest.raises(EngineError, match=r"commit of stream 'robot' must be 0 .. -1, got 0"):
+            pool.commit('robot', 0, witnessed(0))
+        for _ in range(3):
+            story.enter('robot')
+        with pytest.raises(EngineError, match=r"commit of stream 'robot' must be 1 .. 2, got 0"):
+            pool.commit('robot', 0, witnessed(0))
+        with pytest.raises(ObservationError, match=r"inputs must be \['actions', .* got \['del"):
+            pool.commit('robot', 1, inputs(0))
+        with pytest.raises(ObservationError, match='inputs must be'):
+            pool.enter('robot', witnessed(0), 0, False)
+        story.finish()
 
 
 def test_clean_history_differs_from_noisy_history() -> None:
