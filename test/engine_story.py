@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pool driven at random beside the serial oracle."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from engine_cases import SECOND_NS, Oracle, assert_same, inputs, local_crew, witnessed
+
+from physis_ros.engine.config import PoolConfig
+from physis_ros.engine.door import Door
+from physis_ros.engine.pool import Pool
+
+
+class Story:
+    """
+    Streams of a pool, driven at random beside the oracle.
+
+    :param config: of the pool.
+    :param seed: of everything that happens.
+    :param door: of the pool.
+    """
+
+    def __init__(self, config: PoolConfig, seed: int, door: Door | None = None) -> None:
+        self.pool = Pool(config, crew=local_crew(seed), door=door)
+        self.oracle = Oracle(config.model, config.seed, config.override_kv_rule)
+        self.chance = random.Random(seed)
+        self.epochs: dict[str, int] = {}
+        self.expected: dict[tuple[str, int, int], object] = {}
+        self.entered = self.delivered = 0
+
+    def open(self, name: str) -> None:
+        self.pool.open_stream(name, slo_s=1.0)
+        self.oracle.open(name)
+        self.epochs[name] = 0
+
+    def close(self, name: str) -> None:
+        self.pool.close_stream(name)
+        self.oracle.close(name)
+        del self.epochs[name]
+        self.expected = {key: value for key, value in self.expected.items() if key[0] != name}
+
+    def commit(self, name: str) -> None:
+        """Replace a chunk that is still in the window, if there is one."""
+        stream, window = self.pool._streams.named(name), self.pool.spec.window
+        if stream.next_chunk and self.pool.ready(name):
+            oldest = max(0, stream.next_chunk - 1 - window)
+            chunk = self.chance.randrange(oldest, stream.next_chunk)
+            number = self.chance.randrange(1000)
+            self.pool.commit(name, chunk, witnessed(number))
+            self.oracle.commit(name, chunk, number)
+
+    def reset(self, name: str) -> None:
+        self.epochs[name] = self.pool.reset(name)
+        assert self.oracle.reset(name) == self.epochs[name]
+        self.expected = {key: value for key, value in self.expected.items() if key[0] != name}
+
+    def enter(self, name: str) -> None:
+        number = self.chance.randrange(1000)
+        deadline_ns = time.monotonic_ns() + self.chance.randrange(SECOND_NS)
+        chunk = self.pool.enter(name, inputs(number), deadline_ns, True)
+        self.expected[name, self.epochs[name], chunk] = self.oracle.run(name, number)
+        self.entered += 1
+
+    def step(self) -> None:
+        """Let one thing happen, and check whatever comes out."""
+        name = self.chance.choice(sorted(self.epochs))
+        if self.pool.ready(name) and self.chance.random() < 0.7:
+            self.enter(name)
+        self.take(self.pool.next_result(0.0))
+
+    def take(self, result: object) -> None:
+        if result is None:
+            return
+        # A result of an older epoch is no longer expected: the lookup fails.
+        assert_same(result, self.expected.pop((result.stream, result.epoch, result.chunk)))
+        self.delivered += 1
+
+    def finish(self) -> None:
+        until_s = time.monotonic() + 20
+        while self.expected:
+            assert time.monotonic() < until_s, f'never came: {sorted(self.expected)}'
+            self.take(self.pool.next_result(0.0))
+
+
+def play(
+    config: PoolConfig, seed: int, streams: int, resets: bool, commits: bool = False
+) -> Story:
+    """Play a story of a few hundred steps to its end."""
+    story = Story(config, seed)
+    with story.pool:
+        story.pool.start()
+        for index in range(streams):
+            story.open(f'robot {index}')
+        for _ in range(80):
+            story.step()
+            if resets and story.chance.random() < 0.06:
+                story.reset(story.chance.choice(sorted(story.epochs)))
+            if commits and story.chance.random() < 0.2:
+                story.commit(story.chance.choice(sorted(story.epochs)))
+        story.finish()
+    return story

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams that come and go, each placed for itself, beside others that run (E9)."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from engine_cases import SECOND_NS, inputs, local_crew
+from engine_story import Story
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from physis_ros.engine.config import PoolConfig
+from physis_ros.engine.cost import BatchCurve, ModelCost
+from physis_ros.engine.devices import Device, DevicePool
+from physis_ros.engine.door import Door, crowded, limited
+from physis_ros.engine.opening import Opening
+from physis_ros.engine.pool import Pool
+from physis_ros.errors import AdmissionRefused, EngineError, ParameterError
+
+BLOCKS, STEPS = 3, 2
+URI = f'synthetic:blocks={BLOCKS},steps={STEPS},window=1,tokens=3,width=8,heads=1'
+MEMORY = 1000
+
+
+def cost(block_s: float = 0.01, kv: int = 10) -> ModelCost:
+    """Return what the model costs: 100 bytes a block, 10 a stage, a batch as much as a row."""
+    return ModelCost(
+        name='synthetic', passes=STEPS, weight_bytes=(100,) * BLOCKS, kv_bytes=kv,
+        hidden_bytes=1, latent_bytes=1, mailbox_depth=1,
+        curves=(BatchCurve((block_s,) * 8),) * BLOCKS,
+    )  # fmt: skip
+
+
+def door(workers: int, memory: int = MEMORY, block_s: float = 0.01) -> Door:
+    devices = tuple(Device(f'worker {i}', memory) for i in range(workers))
+    return Door(cost(block_s), DevicePool(devices), headroom=0.0)
+
+
+class ScatteringDoor(Door):
+    """Places every stage anywhere: what it admits must run all the same."""
+
+    def __init__(self, workers: int, seed: int) -> None:
+        super().__init__(cost(), DevicePool((Device('all', 10**9),)))
+        self._count, self._chance = workers, random.Random(seed)
+
+    @property
+    def workers(self) -> int:
+        return self._count
+
+    def admit(self, stream: str, slo_s: float, response_s: float = 0.0) -> tuple[int, ...]:
+        return tuple(self._chance.randrange(self._count) for _ in range(BLOCKS * STEPS))
+
+    def leave(self, stream: str) -> None:
+        """Keep no books."""
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+)
+@given(seed=st.integers(0, 2**16), workers=st.integers(1, 3), rows=st.sampled_from([1, 2, 8]))
+def test_streams_that_come_and_go_equal_the_oracle(seed: int, workers: int, rows: int) -> None:
+    config = PoolConfig(
+        URI, workers, max_streams=3, max_batch=rows, in_flight=3, mailbox_depth=1 + seed % 2
+    )
+    story = Story(config, seed, ScatteringDoor(workers, seed))
+    with story.pool as pool:
+        pool.start()
+        story.open('first')
+        for number in range(60):
+            story.step()
+            if story.chance.random() < 0.1 and len(story.epochs) < 3:
+                story.open(f'robot {number}')
+            if story.chance.random() < 0.05 and len(story.epochs) > 1:
+                story.close(story.chance.choice(sorted(story.epochs)))
+        story.finish()
+        held = [set(loop._compute.backbone._blocks) for loop in pool._desk.crew().loops]
+        needed: list[set[int]] = [set() for _ in held]
+        for name in story.epochs:
+            grouping = pool._streams.named(name).grouping
+            for worker in grouping.used:
+                needed[worker] |= set(grouping.blocks_of(worker))
+    assert held == needed, 'weights are there while somebody needs them, and no longer'
+    assert story.delivered > 0
+
+
+def test_what_a_worker_is_told_survives_the_way() -> None:
+    opening = Opening('two words 3x4', (0, 0, 0, 2, 2, 1, 0))
+    assert opening.text() == '0x3,2x2,1x1,0x1 two words 3x4'
+    assert Opening.parse(opening.text()) == opening
+    with pytest.raises(ParameterError, match='stream name must be shorter'):
+        Opening('n' * 5000, (0,)).text()
+
+
+def test_a_refusal_names_what_binds_and_leaves_nothing() -> None:
+    config = PoolConfig(URI, 1, max_streams=9, max_batch=8)
+    with Pool(config, crew=local_crew(0), door=door(1, memory=430)) as pool:
+        pool.start()
+        pool.open_stream('a', slo_s=1.0)
+        assert pool.workers_of('a') == (0,)
+        assert pool.what_if(2, 1.0)[0] == '', '300 of weights, 60 of KV each: two fit'
+        second = pool.what_if(2, 1.0)[1]
+        pool.open_stream('b', slo_s=1.0)
+        with pytest.raises(AdmissionRefused, match="stream 'c' refused: memory on worker 0") as no:
+            pool.open_stream('c', slo_s=1.0)
+        assert second == str(no.value).replace("'c'", "'what if 2'")
+        assert '2 devices instead of 1 would fit' in second
+        assert pool.health()['streams'] == ['a', 'b']
+        pool.close_stream('a')
+        pool.open_stream('c', slo_s=1.0)
+        pool.enter('c', inputs(0), time.monotonic_ns() + SECOND_NS, False)
+        while (result := pool.next_result(1.0)) is None:
+            pass
+        assert result.stream == 'c'
+
+
+def test_time_is_admitted_batch_by_batch() -> None:
+    config = PoolConfig(URI, 1, max_streams=9, max_batch=8)
+    with Pool(config, crew=local_crew(0), door=door(1, memory=10**6, block_s=0.1)) as pool:
+        pool.start()
+        with pytest.raises(ParameterError, match='slo_s must be > 0, got 0'):
+            pool.open_stream('a')
+        with pytest.raises(AdmissionRefused, match=r'alone:time on worker 0.*an SLO of 30\d'):
+            pool.open_stream('a', slo_s=0.25)
+        with pytest.raises(
+            AdmissionRefused, match=r'response on worker 0: alone it answers in 60'
+        ):
+            pool.open_stream('a', slo_s=0.31, response_s=0.5)
+        for name in 'abcd':
+            pool.open_stream(name, slo_s=0.31)  # eight rows of each block in one batch
+        with pytest.raises(AdmissionRefused, match="stream 'e' refused: time on worker 0"):
+            pool.open_stream('e', slo_s=0.31)
+
+
+def test_weights_are_counted_once_for_a_device() -> None:
+    config = PoolConfig(URI, 2, max_streams=9, max_batch=8)
+    with Pool(config, crew=local_crew(0), door=door(2, memory=430)) as pool:
+        pool.start()
+        carried: Counter[int] = Counter()
+        for name in 'abcdefghi':
+            try:
+                pool.open_stream(name, slo_s=1.0)
+            except AdmissionRefused:
+                break
+            carried.update(pool.workers_of(name))
+        # 860 bytes less one or two copies of 300 leave room for 9 or 4 streams of 60.
+        assert sum(carried.values()) >= 4
+        assert len(pool.health()['streams']) >= 4
+
+
+def test_a_worker_without_memory_refuses_the_stream_not_the_pool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv('PYTHONPATH', str(Path(__file__).parent))
+
+    config = PoolConfig(f'missing+{URI}', 1, max_streams=2)
+    devices = DevicePool((Device('worker 0', 10**9),))
+    with Pool(config, 'engine_models', door=Door(cost(), devices)) as pool:
+        pool.start(180.0)
+        with pytest.raises(EngineError, match=r"'a' cannot be opened: worker 0: .*are missing"):
+            pool.open_stream('a', slo_s=1.0)
+        assert pool.health()['streams'] == []
+        assert pool.what_if(1, 1.0) == ['']
+
+
+def test_admission_closes_while_the_pool_is_behind() -> None:
+    uri = f'{URI},stage_ms=4'
+    config = PoolConfig(uri, 2, 'stage', max_streams=2, in_flight=2)
+    with Pool(config, door=door(2, memory=10**6)) as pool:
+        pool.start(180.0)
+        pool.open_stream('robot', slo_s=1.0)
+        assert pool.overload is None
+        entered = 0
+        until_s = time.monotonic() + 20
+        while pool.overload is None and time.monotonic() < until_s:
+            if pool.ready('robot'):
+                pool.enter('robot', inputs(0), time.monotonic_ns() + SECOND_NS, False)
+                entered += 1
+            pool.next_result(0.001)
+        overload = pool.overload
+        assert overload is not None
+        assert entered >= 4
+        assert overload.streams == ('robot',)
+        with pytest.raises(
+            AdmissionRefused, match=r"'late' refused: closed: overloaded for .* step"
+        ):
+            pool.open_stream('late', slo_s=1.0)
+        while pool.next_result(0.5) is not None:
+            pass
+        pool.ready('robot')
+        pool.enter('robot', inputs(0), time.monotonic_ns() + SECOND_NS, False)
+        assert pool.overload is None, 'a chunk found its way free'
+        pool.open_stream('late', slo_s=1.0)
+
+
+def test_costs_are_told_as_the_pool_will_run_them() -> None:
+    curve = BatchCurve((1.0, 1.5, 2.0))
+    plain = ModelCost('m', 1, (1,), 1, 1, 1, (curve,), 0.5, 0.25, crowding=2.0)
+    assert limited(plain, 2).curves[0].times_s == (1.0, 1.5)
+    slow = crowded(plain)
+    assert slow.curves[0].times_s == (2.0, 3.0, 4.0)
+    assert (slow.entry_s, slow.exit_s, slow.crowding) == (1.0, 0.5, 1.0)
