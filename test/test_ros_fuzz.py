@@ -238,7 +238,7 @@ def test_joint_states_are_counted_under_their_reason(
     servo.node._on_joints(JointRecipe(names, position, (), stamp).message(servo.now_ns))
     refused = servo.node._joints.refused - before
     assert dict(refused) == ({} if reason is None else {reason: 1})
-    report = servo.node._report()
+    report = servo.node._status._report()
     assert (report.level is Level.ERROR) == (reason is not None)
     assert report.values['joint_states_refused'] == dict(servo.node._joints.refused)
 
@@ -273,7 +273,7 @@ def test_the_servo_survives_whatever_comes(servo: Servo, events: list[Any]) -> N
     assert {item.name for item in after.reject_reasons} <= {item.value for item in ChunkReject}
     refused = sum(servo.node._joints.refused.values()) - refused_before
     assert 0 <= refused <= sent['joints']
-    assert servo.node._report().values['chunks_rejected'] == {
+    assert servo.node._status._report().values['chunks_rejected'] == {
         item.name: item.count for item in after.reject_reasons
     }
 
