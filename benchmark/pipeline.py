@@ -41,7 +41,7 @@ _VARIED = 64
 def inputs(spec: ModelSpec, number: int) -> dict[str, Any]:
     """Return inputs of the right shapes, different for each number."""
     drawn = np.random.default_rng(number)
-    return {i.name: _one(drawn, i, spec.max_delay_steps) for i in spec.inputs}
+    return {i.name: _one(drawn, i, spec.max_delay_steps) for i in spec.inputs if not i.optional}
 
 
 def _one(drawn: np.random.Generator, wanted: InputSpec, most: int) -> Any:

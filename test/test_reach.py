@@ -76,7 +76,9 @@ def test_default_sizes_make_the_model_that_ships() -> None:
     assert spec.tokens == 32 + 8 + 4 + 1 + 1
     assert spec.latent_shape == (32 * 128 + 16 * 2,)
     assert spec.frames.history_ns == (-100_000_000, -50_000_000, 0)
-    assert [one.name for one in spec.inputs] == ['frames', 'joints', 'delay']
+    needed = [one.name for one in spec.inputs if not one.optional]
+    assert needed == ['frames', 'joints', 'delay']
+    assert spec.takes_prefix
     assert model_spec(ReachSizes(), KvRule.CLEAN).passes == 5
 
 

@@ -33,11 +33,29 @@ class KvRule(Enum):
 
 
 class InputSpec(NamedTuple):
-    """One model input of a stream: fixed shape and dtype, without the batch axis."""
+    """
+    One model input of a stream: fixed shape and dtype, without the batch axis.
+
+    :param optional: may be left out, and is all zero then.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: torch.dtype
+    optional: bool = False
+
+
+# What a chunk should agree with (real-time chunking): actions that are committed, and how much
+# each of them counts, 1 for frozen to 0 for free.
+PREFIX, PREFIX_WEIGHT = 'prefix', 'prefix_weight'
+
+
+def prefix_inputs(horizon: int, columns: int) -> tuple[InputSpec, InputSpec]:
+    """Return the inputs of a model that takes a committed prefix."""
+    return (
+        InputSpec(PREFIX, (horizon, columns), torch.float32, optional=True),
+        InputSpec(PREFIX_WEIGHT, (horizon,), torch.float32, optional=True),
+    )
 
 
 @dataclass(frozen=True)
@@ -89,7 +107,8 @@ class ModelSpec:
     :param window: predecessor chunks a chunk attends to.
     :param sink: first chunks of an epoch that stay visible for ever.
     :param latent_shape: shape of the latent that goes from step to step.
-    :param inputs: the tensors one chunk needs at entry.
+    :param inputs: the tensors one chunk needs at entry; a model that can be held to a committed
+        prefix has those of :func:`prefix_inputs` among them.
     :param commits: what tells, beside the inputs, what really happened to a chunk (E13); empty
         where the model replaces no history.
     :param max_delay_steps: the largest told delay between observation and first action.
@@ -134,6 +153,11 @@ class ModelSpec:
     def passes(self) -> int:
         """Passes of one chunk through the blocks: D, or D + 1 under the clean rule."""
         return self.steps + (self.kv_rule is KvRule.CLEAN)
+
+    @property
+    def takes_prefix(self) -> bool:
+        """Whether its estimates can be held to committed actions."""
+        return any(spec.name == PREFIX for spec in self.inputs)
 
     @property
     def kv_slots(self) -> int:
@@ -218,6 +242,17 @@ class Backbone(Protocol):
 
     def leave(self, hidden: Tensor, step: Tensor) -> Tensor:
         """End a step: the new estimate of the clean latent, [B, *latent_shape]."""
+
+    def constrain(self, latent: Tensor, prefix: Tensor, weight: Tensor) -> Tensor:
+        """
+        Draw the actions of an estimate to committed ones; its frames stay as they are.
+
+        Called between steps and before decoding, only where the spec ``takes_prefix``. Weight 0
+        changes no value.
+
+        :param prefix: float32 [B, H, A], in the unit of the action spec.
+        :param weight: float32 [B, H]: 1 puts the committed action in its place.
+        """
 
     def decode(self, latent: Tensor, inputs: Mapping[str, Tensor], frames: bool) -> Decoded:
         """Turn the final latent into actions and, when asked, frames."""

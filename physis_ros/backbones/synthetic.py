@@ -28,6 +28,7 @@ from physis_ros.backbones.base import (
     KvRule,
     KvWindow,
     ModelSpec,
+    prefix_inputs,
 )
 from physis_ros.errors import ParameterError
 
@@ -107,6 +108,7 @@ def synthetic_spec(uri: str) -> ModelSpec:
             InputSpec('frames', (1, _IMAGE, _IMAGE, 3), torch.uint8),
             InputSpec('joints', (4,), torch.float32),
             InputSpec('delay', (), torch.int64),
+            *prefix_inputs(4, 2),
         ),
         actions=ActionSpec(('a', 'b'), 'rad', horizon=4, dt_ns=25_000_000),
         frames=FrameSpec(_IMAGE, _IMAGE, history_ns=(0,), predicted_steps=(0,)),
@@ -203,6 +205,11 @@ class SyntheticBackbone:
     def leave(self, hidden: Tensor, step: Tensor) -> Tensor:
         """Project onto the latent."""
         return torch.tanh(self._norm(hidden) @ self._w['out'])
+
+    def constrain(self, latent: Tensor, prefix: Tensor, weight: Tensor) -> Tensor:
+        """Draw all of the latent to that of the committed actions, by their mean weight."""
+        wanted = self.witness({'actions': prefix})
+        return torch.lerp(latent, wanted, weight.mean(1)[:, None, None])
 
     def decode(self, latent: Tensor, inputs: Mapping[str, Tensor], frames: bool) -> Decoded:
         """Project onto actions around the joints, and onto an image."""

@@ -159,6 +159,9 @@ class Board:
         views = self._inputs[stream][slot]
         for name, value in inputs.items():
             views[name][0].copy_(torch.from_numpy(np.asarray(value)))
+        for spec in self._shape.inputs:
+            if spec.name not in inputs:
+                views[spec.name].zero_()
         self._versions[stream][slot][0] = version
         self._heads[stream][self._place(version)] = version
         return version
@@ -179,15 +182,15 @@ class Board:
         return self._versions[stream][version % self._shape.slots][0] == version
 
     def _check(self, inputs: Mapping[str, npt.NDArray[Any]], commit: bool) -> None:
-        wanted = (*self._shape.inputs, *(self._shape.commits if commit else ()))
-        names = {spec.name for spec in wanted}
-        if set(inputs) != names:
-            raise ObservationError(f'inputs must be {sorted(names)}, got {sorted(inputs)}')
-        for spec in wanted:
-            shape = np.shape(inputs[spec.name])
-            if shape != tuple(spec.shape):
+        parts = (*self._shape.inputs, *(self._shape.commits if commit else ()))
+        wanted = {spec.name: tuple(spec.shape) for spec in parts}
+        needed = {spec.name for spec in parts if not spec.optional}
+        if not needed <= set(inputs) <= set(wanted):
+            raise ObservationError(f'inputs must be {sorted(wanted)}, got {sorted(inputs)}')
+        for name, value in inputs.items():
+            if np.shape(value) != wanted[name]:
                 raise ObservationError(
-                    f'input {spec.name} must have shape {tuple(spec.shape)}, got {shape}'
+                    f'input {name} must have shape {wanted[name]}, got {np.shape(value)}'
                 )
 
 

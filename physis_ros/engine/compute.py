@@ -7,13 +7,13 @@ Workers and the serial oracle both come through here, so they differ in when, ne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from physis_ros.backbones.base import Backbone, KvWindow
+from physis_ros.backbones.base import PREFIX, PREFIX_WEIGHT, Backbone, Decoded, KvWindow
 
 
 class Row(NamedTuple):
@@ -58,6 +58,23 @@ class Compute:
         if block == self.spec.blocks - 1:
             return self._leave(hidden, rows)
         return _split(hidden, len(rows))
+
+    def constrain(self, latent: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
+        """
+        Hold an estimate to the committed actions, where the model takes and the inputs have some.
+
+        Done to what enters each later step, and to what is decoded.
+
+        :param inputs: of the observation used last, each [B, *shape].
+        """
+        if not self.spec.takes_prefix or PREFIX not in inputs:
+            return latent
+        prefix, weight = (inputs[name].to(self.device) for name in (PREFIX, PREFIX_WEIGHT))
+        return self.backbone.constrain(latent, prefix, weight)
+
+    def decode(self, latent: Tensor, inputs: Mapping[str, Tensor], frames: bool) -> Decoded:
+        """Turn the final latent into actions and, when asked, frames."""
+        return self.backbone.decode(self.constrain(latent, inputs), inputs, frames)
 
     def _enter(self, rows: Sequence[Row]) -> Tensor:
         # Rows from pure noise and rows with an estimate are different calls of the model.

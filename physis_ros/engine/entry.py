@@ -98,7 +98,9 @@ class Entry:
         state = task.state
         if task.commit:
             state = self._compute.backbone.witness(self.inputs(*seen))
-        if task.commit or seen in fresh:
+        elif state is not None:
+            state = self._compute.constrain(state, self._board.inputs(*seen))
+        if state is not None or seen in fresh:
             self.check(task)
         conditioning = fresh[seen] if seen in fresh else lane.conditioning(task.observation)
         return Row(task.step, state, conditioning, noise)

@@ -275,7 +275,7 @@ class WorkerLoop:
     def _deliver(self, task: Task, latent: Tensor, now_ns: int) -> None:
         task.denoised_ns = now_ns
         inputs = self._entry.inputs(task.stream, task.observation)
-        decoded = self._compute.backbone.decode(latent, inputs, task.frames)
+        decoded = self._compute.decode(latent, inputs, task.frames)
         self._entry.check(task)
         task.decoded_ns = time.monotonic_ns()
         self._model_ns += task.decoded_ns - now_ns

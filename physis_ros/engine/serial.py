@@ -111,12 +111,13 @@ class SerialEngine:
         latent: Tensor | None = None
         for step in range(self._plan.passes):
             noise = self._draw(stream, state, state.chunk, step)
-            left = self._pass(state, state.chunk, Row(step, latent, conditioning, noise))
+            held = None if latent is None else self._compute.constrain(latent, inputs)
+            left = self._pass(state, state.chunk, Row(step, held, conditioning, noise))
             latent = latent if left is None else left
         if latent is None:
             raise EngineError(f'{self._spec.name} left no latent')
         state.turn += 1
-        return self._compute.backbone.decode(latent, inputs, frames)
+        return self._compute.decode(latent, inputs, frames)
 
     def _draw(self, stream: str, state: _Stream, chunk: int, step: int) -> Tensor:
         return self._noise.draw(stream, state.epoch, chunk, step).to(self._device)

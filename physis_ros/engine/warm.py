@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import torch
 
-from physis_ros.backbones.base import Backbone
+from physis_ros.backbones.base import PREFIX, PREFIX_WEIGHT, Backbone
 from physis_ros.engine.kv import KvRing
 
 
@@ -25,6 +25,8 @@ def warm_shared(backbone: Backbone, device: str) -> None:
             hidden = backbone.enter(noise if number else None, conditioning, noise, step)
             if number < spec.steps:
                 backbone.leave(hidden, step)
+        if spec.takes_prefix:
+            backbone.constrain(noise, inputs[PREFIX], inputs[PREFIX_WEIGHT])
         backbone.decode(noise, inputs, True)
 
 

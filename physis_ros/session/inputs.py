@@ -3,8 +3,9 @@
 An observation as the tensors a model wants, by the names in its spec.
 
 ``frames`` uint8 [K, height, width, 3]; ``joints`` [2 J], positions then velocities; ``delay`` [1]
-or [] in seconds, or in control steps where the model takes an integer. A model that wants
-anything else is refused when the stream is set up, not later.
+or [] in seconds, or in control steps where the model takes an integer; ``prefix`` [H, A] and
+``prefix_weight`` [H], which may be left out. A model that wants anything else is refused when the
+stream is set up, not later.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from physis_ros.backbones.base import InputSpec, ModelSpec
+from physis_ros.backbones.base import PREFIX, PREFIX_WEIGHT, InputSpec, ModelSpec
 from physis_ros.errors import ParameterError
+from physis_ros.output.prefix import Prefix
 from physis_ros.types import Observation
 
-NAMES = ('frames', 'joints', 'delay')
+NAMES = ('frames', 'joints', 'delay', PREFIX, PREFIX_WEIGHT)
 Dtypes = Mapping[str, type[np.generic]]
 FLOATS: Dtypes = {'torch.float32': np.float32, 'torch.float64': np.float64}
 INTEGERS: Dtypes = {'torch.int32': np.int32, 'torch.int64': np.int64}
@@ -27,6 +29,8 @@ DTYPES: Mapping[str, Dtypes] = {
     'frames': {'torch.uint8': np.uint8},
     'joints': FLOATS,
     'delay': {**FLOATS, **INTEGERS},
+    PREFIX: FLOATS,
+    PREFIX_WEIGHT: FLOATS,
 }
 
 
@@ -40,11 +44,13 @@ class InputBuilder:
     """
 
     def __init__(self, spec: ModelSpec, joint_count: int) -> None:
-        frames = spec.frames
+        frames, actions = spec.frames, spec.actions
         shapes: Mapping[str, list[tuple[int, ...]]] = {
             'frames': [(len(frames.history_ns), frames.height, frames.width, 3)],
             'joints': [(2 * joint_count,)],
             'delay': [(1,), ()],
+            PREFIX: [(actions.horizon, len(actions.names))],
+            PREFIX_WEIGHT: [(actions.horizon,)],
         }
         for wanted in spec.inputs:
             _check(spec.name, wanted, shapes)
@@ -54,22 +60,28 @@ class InputBuilder:
             for wanted in spec.inputs
         }
 
-    def build(self, observation: Observation, delay_steps: int) -> Mapping[str, npt.NDArray[Any]]:
+    def build(
+        self, observation: Observation, delay_steps: int, prefix: Prefix | None = None
+    ) -> Mapping[str, npt.NDArray[Any]]:
         """
         Make the inputs of one chunk.
 
         :param delay_steps: control steps from the observation to the chunk's first action.
+        :param prefix: committed actions, for a model that takes them.
         """
         _, delay_dtype = self._wanted.get('delay', ((), np.float32))
         whole = issubclass(delay_dtype, np.integer)
-        values: Mapping[str, npt.NDArray[Any]] = {
+        values: dict[str, npt.NDArray[Any]] = {
             'frames': observation.frames,
             'joints': np.concatenate([observation.joint_position, observation.joint_velocity]),
             'delay': np.array(delay_steps if whole else delay_steps * self._dt_s),
         }
+        if prefix is not None:
+            values |= {PREFIX: prefix.actions, PREFIX_WEIGHT: prefix.weights}
         return {
             name: np.asarray(values[name], dtype=dtype, order='C').reshape(shape)
             for name, (shape, dtype) in self._wanted.items()
+            if name in values
         }
 
 

@@ -53,6 +53,11 @@ class ReachBackbone:
         return self._network.leave(hidden, step)
 
     @torch.no_grad()
+    def constrain(self, latent: Tensor, prefix: Tensor, weight: Tensor) -> Tensor:
+        """Draw the actions of an estimate to committed ones."""
+        return self._network.codec.drawn(latent, prefix, weight)
+
+    @torch.no_grad()
     def decode(self, latent: Tensor, inputs: Mapping[str, Tensor], frames: bool) -> Decoded:
         """Turn the final latent into actions and, when asked, frames."""
         return self._network.decode(latent, inputs, frames)

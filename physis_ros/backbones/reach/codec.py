@@ -85,6 +85,18 @@ class Codec(nn.Module):
         spread = numbers.reshape(len(latent), self._sizes.horizon, len(JOINTS))
         return spread * self.action_spread + self.action_mean
 
+    def drawn(self, latent: Tensor, actions: Tensor, weight: Tensor) -> Tensor:
+        """
+        Return a latent whose actions are drawn to others: 0 leaves, 1 replaces them.
+
+        :param actions: [B, H, 2] [rad].
+        :param weight: [B, H], for each step.
+        """
+        video, numbers = latent.tensor_split([self._sizes.video_numbers], 1)
+        wanted = (actions - self.action_mean) / self.action_spread
+        mixed = torch.lerp(numbers.reshape(wanted.shape), wanted, weight[..., None])
+        return torch.cat([video, mixed.flatten(1)], 1)
+
     def frames(self, latent: Tensor, last: Tensor) -> Tensor:
         """
         Return the frames in a latent, uint8 [B, F, 64, 64, 3].

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 
 import torch
 
-from physis_ros.backbones.base import ActionSpec, FrameSpec, InputSpec, KvRule, ModelSpec
+from physis_ros.backbones.base import (
+    ActionSpec,
+    FrameSpec,
+    InputSpec,
+    KvRule,
+    ModelSpec,
+    prefix_inputs,
+)
 from physis_ros.errors import ParameterError
 
 JOINTS = ('shoulder', 'elbow')
@@ -130,6 +137,7 @@ def model_spec(sizes: ReachSizes, kv_rule: KvRule) -> ModelSpec:
             InputSpec('frames', frames, torch.uint8),
             InputSpec('joints', (2 * len(JOINTS),), torch.float32),
             InputSpec('delay', (1,), torch.float32),
+            *prefix_inputs(sizes.horizon, len(JOINTS)),
         ),
         actions=ActionSpec(JOINTS, 'rad', sizes.horizon, DT_NS),
         frames=FrameSpec(IMAGE_PX, IMAGE_PX, HISTORY_NS, PREDICTED_STEPS),
