@@ -45,7 +45,7 @@ from sensor_msgs.msg import JointState
 
 from physis_ros.msg import ActionChunk, PlaybackStatus, StreamStatus
 from physis_ros.output.verdict import ChunkReject
-from physis_ros.ros import qos, wam_report
+from physis_ros.ros import qos, wam_diagnosis
 from physis_ros.ros.conversions import image_message, time_message
 from physis_ros.ros.diagnostics import Level
 from physis_ros.ros.servo import ServoNode
@@ -291,7 +291,7 @@ class Sight:
         # By itself, so that only what is fed here is counted.
         kind = partial(WamNode, namespace='hostile')
         self.node = bench.add(kind, {'model': f'reach:{weights}', 'workers': 2})
-        self.stream = self.node.streams['robot']
+        self.stream = self.node.streams.named('robot')
         name = 'hostile/wam_node'
         self.chunks = bench.collect(ActionChunk, f'{name}/action_chunk', qos.CHUNK)
         self.status = bench.collect(StreamStatus, f'{name}/stream_status', qos.LATCHED)
@@ -310,7 +310,7 @@ class Sight:
         return Counter(
             {
                 name: value
-                for name, value in wam_report.stream_report(self.stream.snapshot()).values.items()
+                for name, value in wam_diagnosis.stream_report(self.stream.snapshot()).values.items()
                 if isinstance(value, int)
             }
         )

@@ -7,7 +7,6 @@ import signal
 import socket
 import sys
 import threading
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ pytest.importorskip('rclpy')
 pytest.importorskip('physis_ros.msg')
 pytest.importorskip('prometheus_client')
 
-from prometheus_client.parser import text_string_to_metric_families
+from metrics_cases import free_port, scrape
 from servo_cases import GIVEN, MODULE, Feed, call
 from std_srvs.srv import SetBool
 
@@ -28,24 +27,6 @@ from physis_ros.output.sketch import Quantiles
 from physis_ros.ros import qos
 from physis_ros.ros.metrics import MetricsServer, Page
 from physis_ros.ros.servo import ServoNode
-
-
-def free_port() -> int:
-    """Return a port that was free a moment ago."""
-    with socket.socket() as found:
-        found.bind(('127.0.0.1', 0))
-        return int(found.getsockname()[1])
-
-
-def scrape(port: int) -> dict[tuple[str, ...], float]:
-    """Return all values by name and label values, in the order of the label names."""
-    with urllib.request.urlopen(f'http://127.0.0.1:{port}/metrics', timeout=10) as answer:
-        text = answer.read().decode()
-    return {
-        (sample.name, *(sample.labels[key] for key in sorted(sample.labels))): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.clock import Clock, ClockType
@@ -27,6 +28,19 @@ class Level(Enum):
     WARN = DiagnosticStatus.WARN
     ERROR = DiagnosticStatus.ERROR
     STALE = DiagnosticStatus.STALE
+
+
+class Condition(NamedTuple):
+    """
+    How something is.
+
+    :param name: one word for monitors; the same from version to version.
+    :param text: one sentence for a person.
+    """
+
+    name: str
+    level: Level
+    text: str
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,8 @@ person and may change.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from physis_ros.output.figures import Figures
-from physis_ros.ros.diagnostics import Level, Report
+from physis_ros.ros.diagnostics import Condition, Level, Report
 from physis_ros.ros.servo_joints import ServoJoints
 from physis_ros.ros.servo_report import Snapshot, apart
 from physis_ros.ros.skew import skewed
@@ -31,14 +29,6 @@ UNDERRUNS = {
 WORDS = {Reason.NONE: 'playing', **{reason: text for reason, (_, text) in UNDERRUNS.items()}}
 # So many of the deadlines since the last report may be missed without a word.
 FEW = 0.01
-
-
-class Condition(NamedTuple):
-    """How it is."""
-
-    name: str
-    level: Level
-    text: str
 
 
 def report(snapshot: Snapshot, joints: ServoJoints, before: Figures | None) -> Report:

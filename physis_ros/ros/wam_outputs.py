@@ -79,6 +79,11 @@ class WamOutputs:
         """Whether the first chunks are still awaited."""
         return self._delivered < WARM_UP_CHUNKS
 
+    @property
+    def subscribers(self) -> int:
+        """How many take the chunks."""
+        return self._chunks.get_subscription_count()
+
     def age_figures(self) -> Quantiles:
         """Return the ages at publication [ms], warm-up left out."""
         with self._lock:

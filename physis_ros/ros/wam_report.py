@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the model node tells of engine and streams: the status and the diagnostics. Pure."""
+"""What the model node tells of engine and streams: the status. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from physis_ros.msg import StreamStatus, WorkerStatus
 from physis_ros.output.sketch import Quantiles
 from physis_ros.ros import conversions
-from physis_ros.ros.diagnostics import Level, Report
 from physis_ros.ros.host_state import HostState
 from physis_ros.ros.servo_report import quantiles
+from physis_ros.ros.source import Complaint
 from physis_ros.session.producer_status import ProducerState, ProducerStatus
 
 WORDS = {
@@ -29,10 +29,6 @@ HOST_STATES = {
     HostState.LOADING: StreamStatus.STATE_LOADING,
     HostState.READY: StreamStatus.STATE_RUNNING,
     HostState.FAILED: StreamStatus.STATE_FAILED,
-}
-LEVELS = {
-    StreamStatus.STATE_WAITING_OBSERVATION: Level.WARN,
-    StreamStatus.STATE_FAILED: Level.ERROR,
 }
 
 
@@ -78,6 +74,7 @@ class Snapshot:
     :param producer: of the present activation; None while there is none.
     :param carriers: the workers that carry the stream.
     :param images_refused: that could not be read, or have another size than the model wants.
+    :param subscribers: of the chunks.
     :param waits: what is to be said of a clock that is missing or stands still.
     """
 
@@ -92,8 +89,9 @@ class Snapshot:
     period_ns: int
     engine: EngineSnapshot
     carriers: tuple[int, ...] = ()
-    complaints: tuple[str, ...] = ()
+    complaints: tuple[Complaint, ...] = ()
     images_refused: int = 0
+    subscribers: int = 0
     waits: str = ''
 
 
@@ -166,60 +164,3 @@ def _workers(snapshot: Snapshot) -> list[WorkerStatus]:
         for index in snapshot.carriers
         if index < len(engine.pids)
     ]
-
-
-def engine_report(engine: EngineSnapshot) -> Report:
-    """Return the diagnosis of the engine."""
-    words = 'unconfigured' if engine.host is None else engine.host.value
-    values: dict[str, object] = {
-        'state': words,
-        'streams': ' '.join(engine.streams),
-        'workers': len(engine.pids),
-        'worker_pids': engine.pids,
-        'queued': engine.queued,
-        'restarts': engine.restarts,
-        'kv_rule': engine.kv_rule,
-    }
-    ready = engine.host is HostState.READY
-    if engine.host is HostState.FAILED or (engine.restarts and not ready):
-        return Report(Level.ERROR, engine.reason or words, values)
-    if engine.overload:
-        return Report(Level.WARN, engine.overload, values)
-    return Report(Level.OK, engine.reason or words, values)
-
-
-def stream_report(snapshot: Snapshot) -> Report:
-    """Return the diagnosis of a stream: its inputs and its production."""
-    values = _values(snapshot)
-    if snapshot.waits:
-        return Report(Level.WARN, snapshot.waits, values)
-    if snapshot.complaints:
-        return Report(Level.ERROR, '; '.join(snapshot.complaints), values)
-    level = LEVELS.get(snapshot.state, Level.OK)
-    return Report(level, snapshot.reason or WORDS[snapshot.state], values)
-
-
-def _values(snapshot: Snapshot) -> dict[str, object]:
-    """Return the figures of a stream for its diagnosis."""
-    values: dict[str, object] = {
-        'state': WORDS[snapshot.state],
-        'epoch': snapshot.epoch,
-        'period_ms': snapshot.period_ns * 1e-6,
-        'chunks_delivered': snapshot.delivered,
-        'observation_age_p50_ms': snapshot.age_ms.p50,
-        'carriers': snapshot.carriers,
-        'images_refused': snapshot.images_refused,
-    }
-    producer = snapshot.producer
-    if producer is not None:
-        values.update(
-            sensor_hz=producer.sensor_hz,
-            replan_hz=producer.replan_hz,
-            chunk_hz=producer.chunk_hz,
-            response_latency_p50_ms=producer.response_latency_ms.p50,
-            output_interval_p50_ms=producer.output_interval_ms.p50,
-            told_delay_steps=None if producer.told_delay is None else producer.told_delay.steps,
-        )
-        values.update(producer.counts)
-        values.update({f'skew_{name}_ms': ns * 1e-6 for name, ns in producer.skew_ns.items()})
-    return values
