@@ -1,0 +1,362 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+Ends model and servo node with SIGINT and SIGTERM, in turns, from every state they can be in.
+
+Real processes, the shipped model with one worker, a camera and joints from here. Each round
+starts both nodes, brings them to the state, sends the signal to both at once and looks: exit code
+0 within 2 s, nothing of their process groups left, and a robot that had been moved was left with
+a hold at rest. 50 rounds a state take about an hour for all states; ``--times 2`` sends each
+signal once to each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rclpy
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+from rosgraph_msgs.msg import Clock
+from sensor_msgs.msg import Image, JointState
+from std_srvs.srv import SetBool
+
+from physis_ros.msg import Playback, StreamStatus
+from physis_ros.ros import conversions, qos
+from physis_ros.ros.executor import make_executor
+
+BAR_S = 2.0
+PATIENCE_S = 90.0
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+JOINTS = ('shoulder', 'elbow')
+STEP_S = 0.01
+FRAME_STEPS = 3
+
+
+@dataclass(frozen=True)
+class Round:
+    """
+    How one round ended.
+
+    :param held: the last that was commanded is a hold at rest; True when nothing ever was.
+    :param left: processes of both groups that still run.
+    """
+
+    state: str
+    signal: str
+    wam_code: int
+    servo_code: int
+    wam_s: float
+    servo_s: float
+    held: bool
+    left: int
+
+    @property
+    def good(self) -> bool:
+        """Whether it ended as it must."""
+        quick = max(self.wam_s, self.servo_s) <= BAR_S
+        return self.wam_code == self.servo_code == 0 and quick and self.held and not self.left
+
+
+class Room:
+    """
+    A camera, joints, time, and what the nodes say.
+
+    :param simulated: time comes from here, on /clock.
+    """
+
+    def __init__(self, simulated: bool) -> None:
+        self._context = rclpy.Context()
+        rclpy.init(context=self._context, signal_handler_options=SignalHandlerOptions.NO)
+        self._executor = make_executor(self._context)
+        self.node: Any = Node('room', context=self._context)
+        self._executor.add_node(self.node)
+        self._simulated, self.stopped = simulated, False
+        self._now_ns, self._steps = 10**12, 0
+        self._clock_out = self.node.create_publisher(Clock, '/clock', qos.CLOCK)
+        self._image_out = self.node.create_publisher(Image, 'camera/image_raw', 10)
+        self._joints_out = self.node.create_publisher(JointState, 'joint_states', 10)
+        self.ticks: list[Playback] = self._collect(Playback, 'servo_node/playback', qos.PLAYBACK)
+        self.states: list[StreamStatus] = self._collect(
+            StreamStatus, 'wam_node/stream_status', qos.LATCHED
+        )
+        self.commands: list[JointState] = []
+        self._commands_in = self.node.create_subscription(
+            JointState, 'servo_node/command', self.commands.append, qos.COMMAND
+        )
+        self._picture = np.zeros((128, 128, 3), np.uint8)
+        self._timer = self.node.create_timer(STEP_S, self._step)
+
+    def _collect(self, kind: Any, topic: str, profile: Any) -> list[Any]:
+        """Keep the messages of a topic."""
+        kept: list[Any] = []
+        self.node.create_subscription(kind, topic, kept.append, profile)
+        return kept
+
+    def _step(self) -> None:
+        """Let the world go on."""
+        if self.stopped:
+            return
+        self._now_ns = self._now_ns + round(STEP_S * 1e9) if self._simulated else time.time_ns()
+        if self._simulated:
+            self._clock_out.publish(Clock(clock=conversions.time_message(self._now_ns)))
+        rest = np.zeros(2)
+        self._joints_out.publish(
+            conversions.joint_state_message(self._now_ns, JOINTS, np.array([0.4, 1.1]), rest)
+        )
+        self._steps += 1
+        if self._steps % FRAME_STEPS == 0:
+            image = conversions.image_message(self._picture, self._now_ns, 'camera_optical')
+            self._image_out.publish(image)
+
+    def leave(self) -> None:
+        """Listen to the commands no more."""
+        self.node.destroy_subscription(self._commands_in)
+        self.commands.clear()
+
+    def spin_until(self, condition: Callable[[], Any], timeout_s: float = PATIENCE_S) -> bool:
+        """Serve callbacks until a condition holds."""
+        deadline_s = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > deadline_s:
+                return False
+            self._executor.spin_once(timeout_sec=0.005)
+        return True
+
+    def pause(self) -> None:
+        """Pause both nodes."""
+        for name in ('wam_node', 'servo_node'):
+            client = self.node.create_client(SetBool, f'{name}/pause')
+            assert self.spin_until(client.service_is_ready)
+            answer = client.call_async(SetBool.Request(data=True))
+            assert self.spin_until(answer.done)
+
+    def held(self) -> bool:
+        """Whether the last that was commanded is a hold at rest, or nothing ever was."""
+        moved = [tick for tick in self.ticks if tick.play != Playback.PLAY_SILENT]
+        if not moved:
+            return not self.commands
+        last = moved[-1]
+        ended = last.play == Playback.PLAY_HOLD and last.reason == Playback.REASON_INACTIVE
+        resting = not self.commands or not any(self.commands[-1].velocity)
+        return ended and not any(last.velocity) and resting
+
+    def close(self) -> None:
+        """Take everything down."""
+        self.node.destroy_node()
+        self._executor.shutdown()
+        rclpy.try_shutdown(context=self._context)
+
+
+def loading(room: Room) -> bool:
+    """Wait while the engine loads; nothing was commanded."""
+    return room.spin_until(lambda: _is(room, StreamStatus.STATE_LOADING) and room.ticks)
+
+
+def warming_up(room: Room) -> bool:
+    """Wait until the first chunks are played, outside the figures."""
+    return room.spin_until(lambda: _playing(room, due=False))
+
+
+def active(room: Room) -> bool:
+    """Wait until all is well."""
+    return room.spin_until(lambda: _is(room, StreamStatus.STATE_RUNNING) and _playing(room))
+
+
+def paused(room: Room) -> bool:
+    """Pause both by their services."""
+    if not active(room):
+        return False
+    room.pause()
+    return room.spin_until(lambda: _is(room, StreamStatus.STATE_PAUSED))
+
+
+def engine_dead(room: Room) -> bool:
+    """Kill the worker and wait until the node knows."""
+    if not active(room) or not room.spin_until(lambda: room.states[-1].workers):
+        return False
+    os.kill(room.states[-1].workers[0].pid, signal.SIGKILL)
+    return room.spin_until(lambda: not _is(room, StreamStatus.STATE_RUNNING))
+
+
+def subscriber_gone(room: Room) -> bool:
+    """Take the commands no more."""
+    if not active(room):
+        return False
+    room.leave()
+    room.spin_until(lambda: False, 0.2)
+    return True
+
+
+def clock_stopped(room: Room) -> bool:
+    """Stop the simulated time."""
+    if not active(room):
+        return False
+    room.stopped = True
+    room.spin_until(lambda: False, 0.3)
+    return True
+
+
+def _is(room: Room, state: int) -> bool:
+    """Whether the model node is in a state."""
+    return bool(room.states) and room.states[-1].state == state
+
+
+def _playing(room: Room, due: bool = True) -> bool:
+    """Whether the servo plays a chunk, after warm-up or in it."""
+    tick = room.ticks[-1] if room.ticks else None
+    return tick is not None and tick.play == Playback.PLAY_PLAYING and tick.due == due
+
+
+STATES: dict[str, Callable[[Room], bool]] = {
+    'loading': loading,
+    'warming up': warming_up,
+    'active': active,
+    'paused': paused,
+    'engine dead': engine_dead,
+    'subscriber gone': subscriber_gone,
+    'clock stopped': clock_stopped,
+}
+
+
+def play_round(state: str, number: signal.Signals, model: str, folder: Path) -> Round:
+    """Start both nodes, bring them to a state, end them."""
+    simulated = state == 'clock stopped'
+    room = Room(simulated)
+    time_of = ['-p', f'use_sim_time:={"true" if simulated else "false"}']
+    wam = _start('wam_node', folder, [*time_of, '-p', f'model:={model}', '-p', 'workers:=1'])
+    servo = _start(
+        'servo_node', folder,
+        [*time_of, '-p', f'joints:=[{", ".join(JOINTS)}]', '-p', 'command_type:=joint_state',
+         '-p', 'settle_ms:=500.0', '-r', 'action_chunk:=wam_node/action_chunk'],
+    )  # fmt: skip
+    try:
+        if not STATES[state](room):
+            sys.exit(f'stop: "{state}" was not reached; see the logs in {folder}')
+        began_s = time.monotonic()
+        ended_s: dict[int, float] = {}
+        for process in (wam, servo):
+            process.send_signal(number)
+
+        def over() -> bool:
+            for process in (wam, servo):
+                if process.poll() is not None:
+                    ended_s.setdefault(process.pid, time.monotonic() - began_s)
+            return len(ended_s) == 2
+
+        room.spin_until(over, 15.0)
+        room.spin_until(lambda: False, 0.2)
+        took_s = [ended_s.get(process.pid, math.inf) for process in (wam, servo)]
+        codes = [-1 if process.poll() is None else process.returncode for process in (wam, servo)]
+        left = sum(_members(process.pid) for process in (wam, servo))
+        return Round(
+            state, number.name, codes[0], codes[1], took_s[0], took_s[1], room.held(), left
+        )
+    finally:
+        for process in (wam, servo):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        room.close()
+
+
+def _start(name: str, folder: Path, arguments: list[str]) -> subprocess.Popen[bytes]:
+    """Start a node in a process group of its own."""
+    with (folder / f'{name}.log').open('wb') as log:
+        return subprocess.Popen(
+            [sys.executable, '-m', f'physis_ros.ros.{name}', '--ros-args', *arguments],
+            stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+
+
+def _members(group: int) -> int:
+    """Return how many processes of a group still run."""
+    count = 0
+    for path in Path('/proc').glob('[0-9]*/stat'):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rsplit(')', 1)[1].split()
+            count += int(fields[2]) == group and fields[0] != 'Z'
+    return count
+
+
+def main() -> int:
+    """Play all rounds, print the table; return 0 when every one ended well."""
+    args = _arguments()
+    rounds: list[Round] = []
+    with tempfile.TemporaryDirectory(prefix='physis-stop-') as folder:
+        for state in args.states:
+            for index in range(args.times):
+                number = SIGNALS[index % len(SIGNALS)]
+                rounds.append(play_round(state, number, args.model, Path(folder)))
+                if not rounds[-1].good:
+                    _say(f'not well: {rounds[-1]}')
+            _say(_line(state, [item for item in rounds if item.state == state]))
+    holds = all(item.good for item in rounds)
+    _say(f'all rounds ended with code 0 and a hold within {BAR_S:g} s: {"yes" if holds else "NO"}')
+    if args.json:
+        result = {'benchmark': 'stop', 'bar_s': BAR_S, 'times': args.times, 'holds': holds}
+        states = {
+            state: _figures([item for item in rounds if item.state == state])
+            for state in args.states
+        }
+        bad = [asdict(item) for item in rounds if not item.good]
+        print(json.dumps({**result, 'states': states, 'not_well': bad}))
+    return 0 if holds else 1
+
+
+def _figures(rounds: list[Round]) -> dict[str, Any]:
+    """Return the figures of a state."""
+    return {
+        'n': len(rounds),
+        'good': sum(item.good for item in rounds),
+        'wam_s_p50': round(statistics.median(item.wam_s for item in rounds), 3),
+        'wam_s_max': round(max(item.wam_s for item in rounds), 3),
+        'servo_s_p50': round(statistics.median(item.servo_s for item in rounds), 3),
+        'servo_s_max': round(max(item.servo_s for item in rounds), 3),
+    }
+
+
+def _line(state: str, rounds: list[Round]) -> str:
+    """Return a state's figures for a person."""
+    figures = _figures(rounds)
+    return (
+        f'{state:16} {figures["good"]:3} of {figures["n"]:3} well; seconds p50 / max: '
+        f'wam_node {figures["wam_s_p50"]:.2f} / {figures["wam_s_max"]:.2f}, '
+        f'servo_node {figures["servo_s_p50"]:.2f} / {figures["servo_s_max"]:.2f}'
+    )
+
+
+def _arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    add = parser.add_argument
+    add('--times', type=int, default=50, help='rounds a state, the signals in turns')
+    add('--states', nargs='+', choices=STATES, default=list(STATES), metavar='STATE',
+        help=f'of {list(STATES)}')  # fmt: skip
+    add('--model', default='reach')
+    add('--json', action='store_true', help='end with one JSON object')
+    return parser.parse_args()
+
+
+def _say(text: str) -> None:
+    """Print for a person, out of the way of JSON."""
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
