@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from physis_ros.backbones.base import KvRule
 from physis_ros.backbones.reach.checkpoint import (
+    declare_renewal,
     load_network,
     read_header,
     save_weights,
@@ -20,9 +23,12 @@ from physis_ros.backbones.reach.checkpoint import (
 from physis_ros.backbones.reach.network import ReachNetwork, initialise
 from physis_ros.backbones.reach.spec import ReachSizes
 from physis_ros.backbones.registry import open_backbone, read_spec
+from physis_ros.engine.config import PoolConfig
+from physis_ros.engine.pool import Pool
 from physis_ros.errors import CheckpointError, ParameterError
 
 SMALL = ReachSizes(width=32, heads=2, blocks=3, components=8, keypoints=4, features=32)
+SIZES = json.dumps(asdict(SMALL))
 
 
 @pytest.fixture
@@ -56,6 +62,24 @@ def test_header_and_network_come_back(weights: Path) -> None:
     loaded = load_network(weights).state_dict()
     assert stored.keys() == loaded.keys()
     assert all(torch.equal(stored[name], loaded[name]) for name in stored)
+
+
+def test_renewal_is_allowed_only_where_it_was_declared(weights: Path) -> None:
+    uri, before, tensors = f'reach:{weights}', read_header(weights), load_file(weights)
+    assert before.conditioning == read_spec(uri).conditioning == 'entry'
+    with pytest.raises(ParameterError, match=r"conditioning must be 'entry' .* not allow renewal"):
+        Pool(PoolConfig(uri, 1, conditioning='step'))
+    declare_renewal(weights)
+    assert read_header(weights) == replace(before, conditioning='step')
+    assert read_spec(uri) == load_network(weights).spec == open_backbone(uri).spec
+    assert Pool(PoolConfig(uri, 1, conditioning='step')).renewals == 2 * 4
+    after = load_file(weights)
+    assert tensors.keys() == after.keys()
+    assert all(torch.equal(tensors[name], after[name]) for name in tensors)
+
+
+def test_a_file_from_before_renewal_keeps_what_it_entered_with(weights: Path) -> None:
+    assert read_header(rewritten(weights, sizes=SIZES)).conditioning == 'entry'
 
 
 def test_only_the_blocks_asked_for_are_loaded(weights: Path) -> None:
@@ -102,6 +126,7 @@ def test_foreign_file_is_refused(tmp_path: Path) -> None:
         ({'format': '99'}, "format 1, got '99'"),
         ({'sizes': '{"width": 32}'}, 'header that makes no sense'),
         ({'kv_rule': 'dirty'}, 'header that makes no sense'),
+        ({'sizes': SIZES, 'conditioning': 'often'}, r"header that makes no sense \(.*'often'"),
     ],
 )
 def test_header_of_another_kind_is_refused(
@@ -131,4 +156,5 @@ def test_shipped_weights_are_small_and_say_what_they_are(kv_rule: KvRule) -> Non
     assert path.stat().st_size < 10_000_000
     name = 'reach' if kv_rule is KvRule.SAME_STEP else 'reach:clean'
     assert read_spec(name).kv_rule is kv_rule
+    assert read_spec(name).conditioning == ('step' if kv_rule is KvRule.SAME_STEP else 'entry')
     assert open_backbone(name).spec.blocks == 6

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -139,7 +139,7 @@ def test_sequences_in_training_equal_chunks_in_turn(
     memory, serial = SerialMemory(net.spec), []
     for index, tokens in enumerate(conditioning.unflatten(0, (-1, chunks)).unbind(1)):
         own = [one.unflatten(0, (-1, chunks))[:, index] for one in noise]
-        serial.append(run_chunk(net, tokens, own, memory))
+        serial.append(run_chunk(net, [tokens], own, memory))
     history, latent = None, None
     if kv_rule is KvRule.CLEAN:
         final = torch.stack([steps[-1] for steps in serial], 1).flatten(0, 1)
@@ -159,7 +159,7 @@ def test_same_step_history_is_noisy_and_clean_history_is_not(data: SequenceData)
         batch = data.draw(np.random.default_rng(0), 1)
         tokens = net.encode(batch.inputs)[:1]
         noise = [torch.randn(1, SMALL.latent_numbers) for _ in range(4)]
-        run_chunk(net, tokens, noise, memory)
+        run_chunk(net, [tokens], noise, memory)
         assert len(memory._rings) == rings
         assert [len(ring) for ring in memory._rings] == [1] * rings
 
@@ -290,6 +290,27 @@ def test_closed_loop_is_deterministic_and_the_expert_follows(data: SequenceData)
     assert figures['expert_track_error_m'] < 0.01 < figures['hold_track_error_m']
     # Chunks of steps 4, 8, ... are about steps 7 and 9, 11 and 13, ...; scored from step 40 on.
     assert len(runs[0].frame_square) == len(runs[0].copy_square) == 10
+
+
+def test_a_renewed_step_sees_and_is_told_what_is_then(
+    data: SequenceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = network(KvRule.SAME_STEP, data)
+    told: list[float] = []
+    encode = net.encode
+
+    def heard(inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        told.append(float(inputs['delay'][0]) / 0.025)
+        return encode(inputs)
+
+    monkeypatch.setattr(net, 'encode', heard)
+    config = LoopConfig(3, (0, 1, 1, 2), episodes=1, seconds=0.2, skipped_s=0.0, seed=11)
+    run_closed_loop(net, config)
+    # The only chunk enters at step 4 and is meant for step 7: its last step sees step 6.
+    assert told == pytest.approx([3, 2, 2, 1])
+    for wrong in ((0, 2, 1, 1), (0, 1, 2, 4), (-1, 0, 0, 0)):
+        with pytest.raises(ParameterError, match='newer_steps must be rising'):
+            LoopConfig(3, wrong)
 
 
 def test_command_trains_exports_and_resumes(folder: Path, tmp_path: Path) -> None:

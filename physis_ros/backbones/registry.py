@@ -47,10 +47,8 @@ def read_spec(uri: str) -> ModelSpec:
 
         return synthetic_spec(uri)
     from physis_ros.backbones.reach.checkpoint import read_header
-    from physis_ros.backbones.reach.spec import model_spec
 
-    header = read_header(_reach_path(rest))
-    return model_spec(header.sizes, header.kv_rule)
+    return read_header(_reach_path(rest)).spec
 
 
 def _parted(uri: str) -> tuple[str, str]:

@@ -16,6 +16,7 @@ import torch
 from tqdm import tqdm
 
 from physis_ros.backbones.base import KvRule
+from physis_ros.backbones.reach.checkpoint import declare_renewal
 from physis_ros.backbones.reach.spec import ReachSizes
 from physis_ros.errors import ParameterError
 from physis_ros.simulation.dataset import write_shards
@@ -49,12 +50,18 @@ def add_train_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentPar
     add('--threads', type=int, default=1, help='compute threads')
     add('--resume', action='store_true', help='go on with the state in --out')
     add('--export', type=Path, help='only write the weights of the state in --out to this file')
+    add('--declare-renewal', type=Path, metavar='WEIGHTS',
+        help='only declare that these weights allow renewal at each step, once '
+        'benchmark/renewal.py has shown it')  # fmt: skip
     add('--export-log', type=Path, help='only write log and curve of the run in --out there')
     parser.set_defaults(run=train_reach)
 
 
 def train_reach(args: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
+    if args.declare_renewal is not None:
+        declare_renewal(args.declare_renewal)
+        return 0
     if args.export is not None or args.export_log is not None:
         return _export(args)
     if args.threads < 1:

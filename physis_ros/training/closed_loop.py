@@ -3,7 +3,8 @@
 Closed loop without ROS: arm simulator and model in simulated time, many episodes side by side.
 
 An observation is taken every period; its chunk is there when the told delay is over, and is played
-from then on at 200 Hz until the next one takes over. Deterministic by seed.
+from then on at 200 Hz until the next one takes over. Where the conditioning is renewed on the way,
+a later denoise step sees a newer observation and is told so much less. Deterministic by seed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from physis_ros.backbones.reach.network import ReachNetwork
 from physis_ros.backbones.reach.spec import DT_NS, PREDICTED_STEPS
+from physis_ros.errors import ParameterError
 from physis_ros.simulation.arm import Arm
 from physis_ros.simulation.episode import halved
 from physis_ros.simulation.expert import Expert
@@ -37,6 +39,8 @@ class LoopConfig:
     One experiment.
 
     :param delay_steps: told delay, which is also the response time.
+    :param newer_steps: for each denoise step, by how much its observation is newer than that at
+        entry (E11), never less than the step before; empty: all see that at entry.
     :param period_steps: steps between observations.
     :param episodes: how many, side by side.
     :param seconds: length of each.
@@ -45,11 +49,28 @@ class LoopConfig:
     """
 
     delay_steps: int = 5
+    newer_steps: tuple[int, ...] = ()
     period_steps: int = 4
     episodes: int = 8
     seconds: float = 6.0
     skipped_s: float = 1.0
     seed: int = 777_000
+
+    def __post_init__(self) -> None:
+        """
+        Refuse observations that come too late.
+
+        :raises ParameterError: naming the parameter.
+        """
+        newer = (0, *self.newer_steps)
+        if list(newer) != sorted(newer) or newer[-1] > self.delay_steps:
+            rule = f'rising, from 0 to delay_steps = {self.delay_steps}'
+            raise ParameterError('newer_steps', rule, self.newer_steps)
+
+    @property
+    def ready_steps(self) -> int:
+        """Steps after its entry at which a chunk has seen all it will see."""
+        return max(self.newer_steps, default=0)
 
 
 @dataclass
@@ -94,6 +115,7 @@ class _Loop:
         self._arms = [Arm(seed=config.seed + index) for index in range(config.episodes)]
         self._held = np.stack([arm.joint_position_rad for arm in self._arms])
         self._frames: list[NDArray[np.uint8]] = []
+        self._joints: list[Floats] = []
         self._chunks: list[tuple[int, Floats]] = []
         self._about: dict[int, list[tuple[Tensor, Tensor]]] = {}
         self._generator = torch.Generator().manual_seed(config.seed)
@@ -105,8 +127,9 @@ class _Loop:
         result = LoopResult(np.zeros(0), *self._references(steps))
         for step in range(steps):
             self._look(step, result)
-            if step >= FIRST_STEP and (step - FIRST_STEP) % self._config.period_steps == 0:
-                self._decide(step)
+            entered = step - self._config.ready_steps
+            if entered >= FIRST_STEP and (entered - FIRST_STEP) % self._config.period_steps == 0:
+                self._decide(entered)
             for tick in range(TICKS_PER_STEP):
                 errors.append(self._tick(step + tick / TICKS_PER_STEP))
         result.error_m = np.stack(errors, 1)[:, self._skipped :]
@@ -133,6 +156,10 @@ class _Loop:
     def _look(self, step: int, result: LoopResult) -> None:
         """Take all pictures of this instant; compare them with those predicted for it."""
         self._frames.append(np.stack([halved(arm.render()) for arm in self._arms]))
+        joints = [
+            np.concatenate([a.joint_position_rad, a.joint_velocity_rad_s]) for a in self._arms
+        ]
+        self._joints.append(np.stack(joints))
         seen = torch.from_numpy(self._frames[-1]).float()
         for predicted, last in self._about.pop(step, []):
             if step * DT_S >= self._config.skipped_s:
@@ -140,27 +167,29 @@ class _Loop:
                 result.copy_square.append(_square(last, seen))
 
     def _decide(self, step: int) -> None:
-        """Make each episode's next chunk."""
+        """Make the chunk of each episode that entered at a step."""
         network, config = self._network, self._config
-        history = np.stack([self._frames[step + offset] for offset in HISTORY_STEPS], 1)
-        joints = [
-            np.concatenate([a.joint_position_rad, a.joint_velocity_rad_s]) for a in self._arms
-        ]
-        inputs = {
-            'frames': torch.from_numpy(history),
-            'joints': torch.from_numpy(np.stack(joints)).float(),
-            'delay': torch.full((config.episodes, 1), config.delay_steps * DT_S),
-        }
+        start = step + config.delay_steps
+        seen = [self._inputs(step + newer, start) for newer in config.newer_steps or (0,)]
         shape = (config.episodes, *network.spec.latent_shape)
         noise = [torch.randn(shape, generator=self._generator) for _ in range(network.spec.steps)]
-        latent = run_chunk(network, network.encode(inputs), noise, self._memory)[-1]
-        decoded = network.decode(latent, inputs, frames=True)
+        conditioning = [network.encode(inputs) for inputs in seen]
+        latent = run_chunk(network, conditioning, noise, self._memory)[-1]
+        decoded = network.decode(latent, seen[-1], frames=True)
         assert decoded.frames is not None
-        start = step + config.delay_steps
         self._chunks.append((start, decoded.actions.double().numpy()))
         for index, offset in enumerate(PREDICTED_STEPS):
-            pair = (decoded.frames[:, index], inputs['frames'][:, -1])
+            pair = (decoded.frames[:, index], seen[-1]['frames'][:, -1])
             self._about.setdefault(start + offset, []).append(pair)
+
+    def _inputs(self, step: int, start: int) -> dict[str, Tensor]:
+        """Return what was seen at a step, and how long before the first action that is."""
+        history = np.stack([self._frames[step + offset] for offset in HISTORY_STEPS], 1)
+        return {
+            'frames': torch.from_numpy(history),
+            'joints': torch.from_numpy(self._joints[step]).float(),
+            'delay': torch.full((self._config.episodes, 1), (start - step) * DT_S),
+        }
 
     def _tick(self, now: float) -> Floats:
         """Command and advance all arms by one tick; return how far they were off before."""

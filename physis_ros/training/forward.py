@@ -10,6 +10,7 @@ were they read through the truth, a chunk could look up its future there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -62,7 +63,7 @@ def run_pass(
 
 def run_chunk(
     network: ReachNetwork,
-    conditioning: Tensor,
+    conditioning: Sequence[Tensor],
     noise: list[Tensor],
     memory: SerialMemory,
     steps: int | None = None,
@@ -70,6 +71,7 @@ def run_chunk(
     """
     Take one chunk of each stream through its passes; return the estimate after each denoise step.
 
+    :param conditioning: for each pass; the last one given serves all that follow.
     :param noise: for each denoise step.
     :param memory: of these streams; a clean one gets its last pass here too.
     :param steps: denoise steps to run, all by default.
@@ -80,9 +82,10 @@ def run_chunk(
         passes.append(spec.steps)
     estimates: list[Tensor] = []
     for index in passes:
-        step = torch.full((len(conditioning),), index)
+        tokens = conditioning[min(index, len(conditioning) - 1)]
+        step = torch.full((len(tokens),), index)
         latent = estimates[-1] if estimates else None
-        hidden = network.enter(latent, conditioning, noise[min(index, len(noise) - 1)], step)
+        hidden = network.enter(latent, tokens, noise[min(index, len(noise) - 1)], step)
         for block in range(spec.blocks):
             hidden = network.block(block, hidden, step, memory.window(index, block))
         if index < spec.steps:
@@ -177,7 +180,7 @@ def _clean_history(
         estimates = []
         for tokens in conditioning.detach().unflatten(0, (-1, chunks)).unbind(1):
             noise = [torch.randn(len(tokens), numbers, generator=generator)]
-            estimates.append(run_chunk(network, tokens, noise, memory, steps=1)[0])
+            estimates.append(run_chunk(network, [tokens], noise, memory, steps=1)[0])
         latent = torch.stack(estimates, 1).flatten(0, 1)
     last = torch.full((len(latent),), network.spec.steps)
     clean = run_pass(network, latent, conditioning, latent, last, chunks)

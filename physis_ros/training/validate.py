@@ -35,7 +35,7 @@ def sample(network: ReachNetwork, batch: Batch, generator: torch.Generator) -> l
     for tokens in conditioning.unbind(1):
         shape = (len(tokens), *spec.latent_shape)
         noise = [torch.randn(shape, generator=generator) for _ in range(spec.steps)]
-        result.append(run_chunk(network, tokens, noise, memory))
+        result.append(run_chunk(network, [tokens], noise, memory))
     return result
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Weights on disk: one safetensors file, the sizes and the KV rule in its header.
+Weights on disk: one safetensors file, the sizes and what the weights allow in its header.
 
 The header is enough for a plan; tensors are read only by whoever computes, and only those blocks
 that it holds.
@@ -11,18 +11,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from physis_ros.backbones.base import KvRule
+from physis_ros.backbones.base import KvRule, ModelSpec
 from physis_ros.backbones.reach.network import ReachNetwork
-from physis_ros.backbones.reach.spec import ReachSizes
+from physis_ros.backbones.reach.spec import ReachSizes, model_spec
 from physis_ros.errors import CheckpointError, ParameterError
 
 KIND = 'physis reach weights'
@@ -38,11 +38,27 @@ class Header:
     :param kv_rule: what the weights were trained for.
     :param sizes: of the network.
     :param training: where they come from: iterations, seconds, seed and the like.
+    :param conditioning: ``step`` when it may be renewed at each step (E11), else ``entry``.
     """
 
     kv_rule: KvRule
     sizes: ReachSizes
     training: Mapping[str, Any]
+    conditioning: str = 'entry'
+
+    def __post_init__(self) -> None:
+        """
+        Refuse what the engine does not know.
+
+        :raises ParameterError: naming the value.
+        """
+        if self.conditioning not in ('entry', 'step'):
+            raise ParameterError('conditioning', "'entry' or 'step'", self.conditioning)
+
+    @property
+    def spec(self) -> ModelSpec:
+        """What the engine needs to know of them."""
+        return replace(model_spec(self.sizes, self.kv_rule), conditioning=self.conditioning)
 
 
 def shipped_path(kv_rule: KvRule) -> Path:
@@ -52,7 +68,7 @@ def shipped_path(kv_rule: KvRule) -> Path:
 
 def save_weights(path: Path, network: ReachNetwork, training: Mapping[str, Any]) -> None:
     """
-    Write a whole network; whoever reads sees the old file or the new one.
+    Write a whole network.
 
     :param training: where the weights come from, kept in the header.
     """
@@ -62,11 +78,29 @@ def save_weights(path: Path, network: ReachNetwork, training: Mapping[str, Any])
         'kv_rule': network.spec.kv_rule.value,
         'sizes': json.dumps(asdict(network.sizes)),
         'training': json.dumps(dict(training)),
+        'conditioning': network.spec.conditioning,
     }
     tensors = {name: value.contiguous() for name, value in network.state_dict().items()}
+    _write(path, tensors, header)
+
+
+def declare_renewal(path: Path) -> None:
+    """
+    Declare that weights allow their conditioning to be renewed at each step; tensors stay as is.
+
+    :raises CheckpointError: if the file is missing, damaged or something else.
+    """
+    with _opened(path) as file:
+        raw = file.metadata() or {}
+        _header(path, raw)
+    _write(path, load_file(path), {**raw, 'conditioning': 'step'})
+
+
+def _write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
+    """Write a file; whoever reads sees the old one or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f'.{path.name}')
-    save_file(tensors, partial, header)
+    save_file(dict(tensors), partial, dict(header))
     partial.chmod(0o644)  # It is made for its owner only.
     partial.replace(path)
 
@@ -99,6 +133,7 @@ def load_network(
         stored = {name: file.get_tensor(name) for name in file.keys() if name in expected}  # noqa: SIM118
     _check(path, header, expected, stored)
     network.load_state_dict(stored)
+    network.spec = header.spec
     return network.requires_grad_(False).eval().to(torch.device(device))
 
 
@@ -137,8 +172,9 @@ def _header(path: Path, raw: Mapping[str, str]) -> Header:
         sizes = json.loads(raw['sizes'])
         sizes['noise'] = tuple(sizes['noise'])
         return Header(
-            KvRule(raw['kv_rule']), ReachSizes(**sizes), json.loads(raw.get('training', '{}'))
-        )
+            KvRule(raw['kv_rule']), ReachSizes(**sizes), json.loads(raw.get('training', '{}')),
+            raw.get('conditioning', 'entry'),
+        )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(
             f'weights {path} have a header that makes no sense ({error}); fetch the file again'
