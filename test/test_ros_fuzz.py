@@ -45,11 +45,12 @@ from sensor_msgs.msg import JointState
 
 from physis_ros.msg import ActionChunk, PlaybackStatus, StreamStatus
 from physis_ros.output.verdict import ChunkReject
-from physis_ros.ros import qos, wam_diagnosis
+from physis_ros.ros import qos
 from physis_ros.ros.conversions import image_message, time_message
 from physis_ros.ros.diagnostics import Level
 from physis_ros.ros.servo import ServoNode
 from physis_ros.ros.wam import WamNode
+from physis_ros.ros.wam_diagnosis import stream_report
 
 pytestmark = pytest.mark.ros
 
@@ -302,15 +303,15 @@ class Sight:
     def feed(self, message: Any) -> None:
         """Give a message to the callback of its topic."""
         inputs = self.stream.inputs
-        take = inputs._on_joints if isinstance(message, JointState) else inputs._on_image
-        take(message)
+        source = inputs.states if isinstance(message, JointState) else inputs.camera
+        source._on_message(message)
 
     def counted(self) -> Counter[str]:
         """Return what the diagnosis of the inputs counts."""
         return Counter(
             {
                 name: value
-                for name, value in wam_diagnosis.stream_report(self.stream.snapshot()).values.items()
+                for name, value in stream_report(self.stream.snapshot()).values.items()
                 if isinstance(value, int)
             }
         )

@@ -93,3 +93,5 @@ def test_descriptors_tell_description_and_range(bench: Any) -> None:
     (bounds,) = descriptor.floating_point_range
     assert (bounds.from_value, bounds.to_value) == (1.0, 1000.0)
     assert 'blend' in node.describe_parameter('mode').additional_constraints
+    # Though it is empty, of which a type cannot be told.
+    assert node.describe_parameter('lower').type == Parameter.Type.DOUBLE_ARRAY.value

@@ -55,6 +55,10 @@ class Gate:
         self.epoch = -1
         self._last = -1
 
+    def reconfigure(self, config: GateConfig, limits: Limits) -> None:
+        """Judge by other rules from the next chunk on."""
+        self.config, self._limits = config, limits
+
     def begin(self, epoch: int) -> bool:
         """Go on to ``epoch``; False when it is not a newer one."""
         if epoch <= self.epoch:

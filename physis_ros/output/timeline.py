@@ -56,6 +56,13 @@ class Timeline:
         self._fades: list[Fade] = []
         self._voices: list[tuple[Voice, Origin]] = []
 
+    def reconfigure(self, config: TimelineConfig) -> None:
+        """Work in another way from now on; the joints and what was taken stay."""
+        self.config = config
+        self._gate.reconfigure(config.gate, config.limits)
+        if config.merge.policy is not Merge.ENSEMBLE:
+            self._voices.clear()
+
     @property
     def epoch(self) -> int:
         """The epoch being played; -1 before the first."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Node parameters from one frozen dataclass: declared once, checked once, never asked for again.
+Node parameters from one frozen dataclass: declared once, checked whole, never asked for again.
 
 A field made with :func:`parameter` is a parameter of the same name, and its default lives there
 alone. Whole numbers are taken for doubles. A given name that nobody declared is refused: ROS would
@@ -45,12 +45,14 @@ class Rule:
     :param low: least value, or None.
     :param high: greatest value, or None.
     :param choices: the only values, or empty.
+    :param dynamic: it may be set while the node runs, see :mod:`physis_ros.ros.live`.
     """
 
     description: str
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
+    dynamic: bool = False
 
     def refusal(self, value: object) -> str:
         """Return what ``value`` must be when it breaks the rule, else an empty text."""
@@ -75,9 +77,10 @@ def parameter(
     low: float | None = None,
     high: float | None = None,
     choices: Sequence[str] = (),
+    dynamic: bool = False,
 ) -> Any:
     """Return a dataclass field that is a node parameter; see :class:`Rule`."""
-    rule = Rule(description, low, high, tuple(choices))
+    rule = Rule(description, low, high, tuple(choices), dynamic)
     return field(default=default, metadata={'rule': rule})
 
 
@@ -113,7 +116,7 @@ def declare_part(
     try:
         return kind(**values)
     except ParameterError as error:
-        name = _full_name(node, prefix + error.name)
+        name = full_name(node, prefix + error.name)
         raise ParameterError(name, error.rule, error.value, error.hint) from error
 
 
@@ -121,6 +124,7 @@ def overridden(config: Config, given: Mapping[str, object]) -> Config:
     """
     Return a configuration with some of its values changed, checked by the rules of its fields.
 
+    :param given: values by the names of the fields.
     :raises ParameterError: naming the parameter.
     """
     hints = get_type_hints(type(config))
@@ -166,13 +170,17 @@ def given(node: Node) -> dict[str, Any]:
 
 def _declared(node: Node, name: str, hint: Any, default: Any, rule: Rule) -> Any:
     """Declare one parameter with its checked value and return it."""
-    full = _full_name(node, name)
+    full = full_name(node, name)
     kind, _ = _TYPES[hint]
     value = _checked(full, hint, rule, given(node).get(name, default))
     listed = list(value) if isinstance(value, tuple) else value
     node.declare_parameters(
         '', [(name, Parameter(name, kind, listed).value, _descriptor(rule, kind))], True
     )
+    if listed == []:
+        # rclpy takes an empty list for one of bytes, and would refuse any other later.
+        node._parameters[name] = Parameter(name, kind, listed)
+        node._descriptors[name].type = kind.value
     return value
 
 
@@ -205,7 +213,7 @@ def _converted(full: str, hint: Any, words: str, value: Any) -> Any:
 
 def _descriptor(rule: Rule, kind: Parameter.Type) -> ParameterDescriptor:
     """Return what ``ros2 param describe`` shows."""
-    result = ParameterDescriptor(description=rule.description, read_only=True)
+    result = ParameterDescriptor(description=rule.description, read_only=not rule.dynamic)
     if rule.choices:
         result.additional_constraints = f'one of {list(rule.choices)}'
     if rule.low is None and rule.high is None:
@@ -220,6 +228,6 @@ def _descriptor(rule: Rule, kind: Parameter.Type) -> ParameterDescriptor:
     return result
 
 
-def _full_name(node: Node, name: str) -> str:
+def full_name(node: Node, name: str) -> str:
     """Return a parameter's name for a person: node and parameter."""
     return f'{node.get_fully_qualified_name()}.{name}'

@@ -28,6 +28,7 @@ from physis_ros.output.figures import Phase
 from physis_ros.ros import conversions, qos, realtime, servo_report
 from physis_ros.ros.clock import RosClock, seldom, steady
 from physis_ros.ros.commands import Adapter
+from physis_ros.ros.live import LiveParameters
 from physis_ros.ros.metrics import serve
 from physis_ros.ros.parameters import declare, refuse_unknown
 from physis_ros.ros.qos import QosWatch
@@ -130,7 +131,23 @@ class ServoNode(Node):
         rate_hz = self.config.status_rate_hz
         self.create_timer(1.0 / rate_hz, self._request_status, clock=steady())
         refuse_unknown(self)
+        live = LiveParameters(self, {'use_sim_time': 'it ticks on one clock from start to end'})
+        live.follow(self.config, self._on_config, self._check_config)
         self._metrics = serve(self.config.metrics_port, self._status.fill)
+
+    def _check_config(self, config: ServoConfig) -> None:
+        """
+        Refuse what cannot be set while playing.
+
+        :raises ParameterError: saying what.
+        """
+        self.player.check(config.player)
+
+    def _on_config(self, config: ServoConfig) -> None:
+        """Go on with parameters that were set."""
+        self.config = config
+        self.player.reconfigure(config.player)
+        self.get_logger().info('parameters were set')
 
     def run(self, executor: Executor, stop: Stop) -> None:
         """Tick until told to stop."""

@@ -45,9 +45,14 @@ class ServoConfig:
         DEFAULT.merge.value,
         'How a new chunk takes over from the one before.',
         choices=[item.value for item in Merge],
+        dynamic=True,
     )
     blend_ms: float = parameter(
-        DEFAULT.blend_ns / MS_NS, 'Time in which a seam fades [ms].', low=1.0, high=5000.0
+        DEFAULT.blend_ns / MS_NS,
+        'Time in which a seam fades [ms].',
+        low=1.0,
+        high=5000.0,
+        dynamic=True,
     )
     interpolation: str = parameter(
         Interpolation.CUBIC.value,
@@ -58,65 +63,75 @@ class ServoConfig:
         (), 'Joints that are not interpolated but stepped, such as grippers.'
     )
     lower: tuple[float, ...] = parameter(
-        (), 'Least position of each joint [rad or m]; leave out for no limits.'
+        (), 'Least position of each joint [rad or m]; leave out for no limits.', dynamic=True
     )
     upper: tuple[float, ...] = parameter(
-        (), 'Greatest position of each joint [rad or m]; leave out for no limits.'
+        (), 'Greatest position of each joint [rad or m]; leave out for no limits.', dynamic=True
     )
     velocity: tuple[float, ...] = parameter(
-        (), 'Greatest speed of each joint [rad/s or m/s]; leave out for no limits.'
+        (), 'Greatest speed of each joint [rad/s or m/s]; leave out for no limits.', dynamic=True
     )
     acceleration: tuple[float, ...] = parameter(
         (),
         'Greatest acceleration of each joint, when it is brought to rest too [rad/s^2 or m/s^2]; '
         'leave out for no limits.',
+        dynamic=True,
     )
     jerk: tuple[float, ...] = parameter(
-        (), 'Greatest jerk of each joint, likewise [rad/s^3 or m/s^3]; leave out for no limits.'
+        (),
+        'Greatest jerk of each joint, likewise [rad/s^3 or m/s^3]; leave out for no limits.',
+        dynamic=True,
     )
     limit_mode: str = parameter(
         DEFAULT.limit_mode.value,
         'What becomes of a step beyond a limit: kept within it, or its chunk refused.',
         choices=[item.value for item in LimitMode],
+        dynamic=True,
     )
     max_action_age_ms: float = parameter(
         DEFAULT.max_action_age_ns / MS_NS,
         'Nothing whose observation is older than this is played [ms].',
         low=1.0,
         high=60_000.0,
+        dynamic=True,
     )
     hold_ms: float = parameter(
         DEFAULT.hold_ns / MS_NS,
         'Without a chunk: the last velocity is kept for so long [ms].',
         low=0.0,
         high=5000.0,
+        dynamic=True,
     )
     ramp_ms: float = parameter(
         DEFAULT.ramp_ns / MS_NS,
         'Then brought to rest in so long [ms], then nothing is commanded.',
         low=1.0,
         high=10_000.0,
+        dynamic=True,
     )
     start_blend_ms: float = parameter(
         DEFAULT.start_blend_ns / MS_NS,
         'Time to fade from the measured state onto the first chunk [ms].',
         low=1.0,
         high=10_000.0,
+        dynamic=True,
     )
     start_speed: float = parameter(
         DEFAULT.start_speed,
         'From far away that fade takes longer: it adds at most this speed [rad/s or m/s].',
         low=0.001,
         high=1000.0,
+        dynamic=True,
     )
     settle_ms: float = parameter(
         DEFAULT.settle_ns / MS_NS,
         "Warm-up after an epoch's first played chunk; outside the figures [ms].",
         low=0.0,
         high=60_000.0,
+        dynamic=True,
     )
     require_measured: bool = parameter(
-        DEFAULT.require_measured, 'The first command waits for joint states.'
+        DEFAULT.require_measured, 'The first command waits for joint states.', dynamic=True
     )
     real_time_priority: int = parameter(
         50, 'SCHED_FIFO priority [1], where permitted; 0 does not ask.', low=0, high=99

@@ -56,14 +56,18 @@ class Player:
     """
 
     def __init__(self, config: PlayerConfig) -> None:
-        self.config = config
         self.account = Account(config.account)
         self._timeline = Timeline(config.timeline)
+        self._active = self._turned = self._changed = False
+        self._use(config)
+        self._forget()
+
+    def _use(self, config: PlayerConfig) -> None:
+        """Play in this way."""
+        self.config = config
         self._limits = config.timeline.limits
         self._ladder_config = config.ladder
         self._motion_limits = MotionLimits(config.joint_limits)
-        self._active = self._turned = False
-        self._forget()
 
     def _forget(self) -> None:
         """Drop everything that was true of a time that is gone."""
@@ -75,6 +79,18 @@ class Player:
         self._measured: State | None = None
         self._offered_ns: int | None = None
         self._began_ns: int | None = None
+
+    def check(self, config: PlayerConfig) -> None:
+        """Refuse a configuration that cannot take over; raises as ``check_change`` of it."""
+        config.check_change(self.config, None if self._moved is None else self._moved.position)
+
+    def reconfigure(self, config: PlayerConfig) -> None:
+        """Play in another way from the next tick on; what that changes of the motion fades in."""
+        self.check(config)
+        self._use(config)
+        self.account.config = config.account
+        self._timeline.reconfigure(config.timeline)
+        self._motion, self._changed = None, True
 
     @property
     def state(self) -> PlayerState:
@@ -238,13 +254,15 @@ class Player:
                 return self._silence(now_ns, Reason.NO_OBSERVATION)
             if start is not None:
                 sample = self._join(start, sample)
-        self._ladder, self._began_ns = None, None
+        self._ladder, self._began_ns, self._changed = None, None, False
         return self._played(sample)
 
     def _must_join(self, sample: Sample) -> bool:
         """Whether the robot is anywhere but on the timeline."""
         last = self._command
         if last is None or last.play is not Play.PLAYING or last.epoch != sample.epoch:
+            return True
+        if self._changed:
             return True
         return sample.time_ns - last.stamp_ns > ABSENCE_NS
 

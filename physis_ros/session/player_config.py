@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from physis_ros.errors import ParameterError
 from physis_ros.output.account import AccountConfig
 from physis_ros.output.checks import GateConfig
@@ -18,6 +20,7 @@ from physis_ros.output.ladder import LadderConfig
 from physis_ros.output.limits import JointLimit, LimitMode, Limits, column
 from physis_ros.output.merge import Merge, MergeConfig
 from physis_ros.output.timeline import TimelineConfig
+from physis_ros.types import FloatArray
 
 POSITIVE = (
     'blend_ns',
@@ -109,6 +112,26 @@ class PlayerConfig:
                 rule = f'empty or one for each of {list(self.names)}'
                 raise ParameterError(name, rule, values)
         _ = self.timeline, self.ladder, self.account
+
+    def check_change(self, present: PlayerConfig, position: FloatArray | None) -> None:
+        """
+        Refuse to take over from ``present`` while something is played.
+
+        :param position: of the last command [A]; None when there was none.
+        :raises ParameterError: on other joints or another rate, and on position limits that the
+            last command is not within: keeping them would be a jump.
+        """
+        for name in ('names', 'servo_rate_hz'):
+            if getattr(self, name) != getattr(present, name):
+                rule = f'{getattr(present, name)} while the player exists'
+                raise ParameterError(name, rule, getattr(self, name))
+        if position is None:
+            return
+        for name, beyond in (('lower', np.less), ('upper', np.greater)):
+            limit = column(self.joint_limits, name, -math.inf if name == 'lower' else math.inf)
+            if np.any(beyond(position, limit)):
+                rule = f'around the last command {position.round(4).tolist()}'
+                raise ParameterError(name, rule, limit.tolist(), 'move there first')
 
     @property
     def period_ns(self) -> int:
