@@ -52,11 +52,11 @@ def test_an_empty_timeline_commits_to_nothing():
     assert prefix.weights.tolist() == [0.0] * 4
 
 
-def test_the_soft_mask_is_that_of_the_paper():
-    mask = soft_mask(steps=8, frozen=2, matched=6)
-    closeness = (6 - 3) / (6 - 2 + 1)
-    assert mask[3] == pytest.approx(closeness * (math.exp(closeness) - 1) / (math.e - 1))
-    assert mask[[0, 1, 6, 7]].tolist() == [1.0, 1.0, 0.0, 0.0]
+def test_C27_the_soft_mask_is_that_of_the_paper():
+    # The example in the authors' get_prefix_weights: start=2, end=6, total=10.
+    closeness = np.array([1, 1, 4 / 5, 3 / 5, 2 / 5, 1 / 5, 0, 0, 0, 0])
+    expected = closeness * (np.exp(closeness) - 1) / (math.e - 1)
+    np.testing.assert_allclose(soft_mask(steps=10, frozen=2, matched=6), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize('values', [(0, 0, 4, 0), (0, 1, 0, 0), (0, 1, 4, 5), (0, 1, 4, -1)])

@@ -2,9 +2,9 @@
 """
 The committed prefix: what will be played before a chunk can be ready, offered to the model.
 
-Real-time chunking (Black, Galliker and Levine, 2025, arXiv 2506.07339): steps that are played
-while the model computes are frozen, later ones are matched the less the later they are, and the
-last ones are left to the model. The model's side is its own; this only reads a timeline.
+Real-time chunking (Black, Galliker and Levine, 2025, arXiv 2506.07339): steps that are committed
+are frozen, later ones are matched the less the later they are, and the last ones are left to the
+model. The model's side is its own; this only reads a timeline.
 """
 
 from __future__ import annotations
@@ -87,8 +87,10 @@ def _known(timeline: Timeline, horizon: Horizon, actions: FloatArray) -> int:
 
 def soft_mask(steps: int, frozen: int, matched: int) -> FloatArray:
     """
-    Return the weights [H] of real-time chunking, its equation 5.
+    Return the weights [H] of real-time chunking.
 
+    Its equation 5; ``get_prefix_weights(frozen, matched, steps, 'exp')`` gives the same in the
+    authors' code (Physical-Intelligence/real-time-chunking-kinetix on GitHub, src/model.py).
     With d frozen and e = H - s matched steps the weight of step i is 1 below d, 0 from e on, and
     between them ``c (exp(c) - 1) / (exp(1) - 1)`` with ``c = (e - i) / (e - d + 1)``.
     """

@@ -80,6 +80,19 @@ class StreamConfig:
         low=1.0,
         high=60_000.0,
     )
+    rtc_frozen_ms: float = parameter(
+        PRODUCER.rtc_frozen_ns / MS_NS,
+        'Real-time chunking: so long from its start a chunk keeps the actions that are committed '
+        'already [ms]; below period_ms. For servo nodes with merge: replace. Both 0: off.',
+        low=0.0,
+        high=60_000.0,
+    )
+    rtc_soft_ms: float = parameter(
+        PRODUCER.rtc_soft_ns / MS_NS,
+        'Real-time chunking: after that, so long a chunk is drawn to them, less and less [ms].',
+        low=0.0,
+        high=60_000.0,
+    )
     timeline: str = parameter(
         PRODUCER.timeline.value,
         'Which time places a message: its header, or when it was received.',
@@ -117,6 +130,8 @@ class StreamConfig:
             frame_tolerance_ns=round(self.frame_tolerance_ms * MS_NS),
             joint_tolerance_ns=round(self.joint_tolerance_ms * MS_NS),
             max_age_ns=round(self.max_observation_age_ms * MS_NS),
+            rtc_frozen_ns=round(self.rtc_frozen_ms * MS_NS),
+            rtc_soft_ns=round(self.rtc_soft_ms * MS_NS),
             timeline=Timeline(self.timeline),
         )
 

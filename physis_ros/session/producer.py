@@ -19,6 +19,7 @@ from physis_ros.observation.align import Intake, Lack, names_after
 from physis_ros.observation.joints import JointReading
 from physis_ros.observation.resize import resize
 from physis_ros.session.collector import Collector, Consumer
+from physis_ros.session.commitment import Commitment
 from physis_ros.session.delay import ResponseEstimate, ToldDelay, told_delay
 from physis_ros.session.inbox import Inbox
 from physis_ros.session.inputs import InputBuilder
@@ -32,6 +33,7 @@ from physis_ros.session.producer_status import (
     ProducerStatus,
     ResetReason,
 )
+from physis_ros.session.renewal import Renewal
 from physis_ros.types import ByteArray, Observation
 
 SLICE_S = 0.02  # longest wait before the clocks are looked at again
@@ -89,6 +91,8 @@ class Producer:
         align = config.align_config(pool.spec)
         self._inputs = InputBuilder(pool.spec, len(align.joint_names))
         self._names = _robot_names(config, pool.spec.actions.names, align.joint_names)
+        self._commitment = Commitment(config, pool.spec, self._names)
+        self._renewal = Renewal(pool, stream, self._inputs)
         self._own_collector = collector is None
         self._collector = collector or Collector(pool)
         self._life = threading.RLock()
@@ -181,6 +185,7 @@ class Producer:
                 self._gauges.new_epoch(reason)
             self._time_forgotten = reason.of_time
             self._pacer.reset()
+            self._commitment.clear()
             self._seen_ns = None
             if reason.forgets:
                 self._inbox.clear()
@@ -240,6 +245,7 @@ class Producer:
             self._watch_clock(now_ns)
             if self._state is not ProducerState.RUNNING:
                 return SLICE_S
+            self._renew(now_ns)
             wait_ns = self._pacer.wait_ns(now_ns, *self._inbox.newest())
             if wait_ns is None or wait_ns > 0:
                 return SLICE_S if wait_ns is None else min(SLICE_S, wait_ns * 1e-9)
@@ -259,12 +265,23 @@ class Producer:
             self._response.add(max(0, published.stream_ns - entry.at.stream_ns))
             try:
                 done = produce(entry, result, self._pool.spec, self._names, published)
+                self._commitment.published(done.chunk)
                 self._ports.deliver(done)
             except Exception as error:  # the pool's other streams must not end with this one
                 self._fail(error)
                 return
-            self._gauges.delivered(entry.observation.receive_ns, published.stream_ns)
+            self._gauges.delivered(done.chunk.times.receive_ns, published.stream_ns)
         self._inbox.wake()
+
+    def _renew(self, now_ns: int) -> None:
+        """Show chunks in the pipe what is newer than what they have (E11)."""
+        if not self._renewal.wanted(self._pending.values(), self._inbox.newest()[0]):
+            return
+        seen = self._inbox.as_of(now_ns)
+        if not isinstance(seen, Lack):
+            now, response_ns = self._instant(now_ns), self._response.value_ns
+            shown = self._renewal.show(self._pending, seen, now, response_ns)
+            self._gauges.counts['renewed'] += shown
 
     def _enter_newest(self, now_ns: int) -> float:
         observation = self._inbox.as_of(now_ns)
@@ -287,10 +304,13 @@ class Producer:
             self._pool.spec.max_delay_steps,
         )
         delay_ns = told.steps * actions.dt_ns
-        entry = Entry(now, observation, told, observation.stamp_ns + delay_ns)
+        start_ns = observation.stamp_ns + delay_ns
+        # What will be played is known only while no other chunk is on its way.
+        prefix = None if self._pending else self._commitment.prefix(start_ns)
+        entry = Entry(now, observation, told, start_ns, prefix)
         chunk = self._pool.enter(
             self._stream,
-            self._inputs.build(observation, told.steps),
+            self._inputs.build(observation, told.steps, prefix),
             now.steady_ns + entry.start_ns - now.stream_ns,
             self._ports.frames_wanted(),
         )
@@ -298,6 +318,7 @@ class Producer:
         self._told, self._time_forgotten = told, False
         self._pacer.entered(now.stream_ns, observation.stamp_ns)
         self._gauges.entered(now.stream_ns, told)
+        self._gauges.counts['rtc_prefix'] += prefix is not None
 
     def _run(self) -> None:
         while self._state not in (ProducerState.STOPPED, ProducerState.FAILED):

@@ -29,6 +29,9 @@ class ProducerConfig:
     :param max_age_ns: a frame older than this makes no observation.
     :param timeline: header stamps or receive times.
     :param jump_tolerance_ns: the stream clock may go back by this much without a new epoch.
+    :param rtc_frozen_ns: real-time chunking: so long from its start a chunk keeps the actions that
+        are committed already; less than the period, or nothing new would ever be played.
+    :param rtc_soft_ns: after that, so long it is drawn to them, less and less. Both 0: off.
     :param warmup_chunks: first chunks after the start that stay outside the latency figures.
     """
 
@@ -42,6 +45,8 @@ class ProducerConfig:
     max_age_ns: int = 1000 * MS
     timeline: Timeline = Timeline.HEADER
     jump_tolerance_ns: int = 10 * MS
+    rtc_frozen_ns: int = 0
+    rtc_soft_ns: int = 0
     warmup_chunks: int = 5
 
     def __post_init__(self) -> None:
@@ -53,9 +58,12 @@ class ProducerConfig:
         if self.period_ns < 1:
             raise ParameterError('period_ns', '>= 1', self.period_ns)
         spans = ('expected_response_ns', 'margin_ns', 'jump_tolerance_ns', 'warmup_chunks')
-        for name in spans:
+        for name in (*spans, 'rtc_frozen_ns', 'rtc_soft_ns'):
             if getattr(self, name) < 0:
                 raise ParameterError(name, '>= 0', getattr(self, name))
+        if self.rtc_frozen_ns >= self.period_ns:
+            rule = f'below period_ns = {self.period_ns}'
+            raise ParameterError('rtc_frozen_ns', rule, self.rtc_frozen_ns)
 
     def align_config(self, spec: ModelSpec) -> AlignConfig:
         """Join the user's rules with the model's sizes."""

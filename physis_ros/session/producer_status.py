@@ -54,6 +54,7 @@ class ProducerStatus:
     :param in_flight: chunks in the pipe.
     :param counts: ``entered``, ``delivered``, ``dropped`` (in the pipe when their epoch ended),
         ``old_epoch`` (came out of it all the same), ``delay_clamped``, ``beat_skipped``,
+        ``renewed`` (newer observations shown to chunks in the pipe), ``rtc_prefix`` (entered with committed actions to agree with),
         ``reset_<reason>``, and the aligner's counters of messages and reasons.
     :param sensor_hz: frames taken, stream time.
     :param replan_hz: chunks entered.

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a producer knows of what will be played: its own chunks, put on a timeline of its own.
+
+The player lives in another process and the chunk is the only value between them. But a chunk is
+played by time, from its first step that is not past: whoever made it can tell what will be played
+as well as the player can, as long as the player merges by ``replace`` and no other chunk is on
+its way. So nothing has to come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from physis_ros.backbones.base import ModelSpec
+from physis_ros.errors import ParameterError
+from physis_ros.output.interpolate import Interpolation
+from physis_ros.output.merge import Merge
+from physis_ros.output.prefix import Horizon, Prefix, committed
+from physis_ros.output.timeline import Timeline
+from physis_ros.session.player_config import PlayerConfig
+from physis_ros.session.producer_config import ProducerConfig
+from physis_ros.types import ActionChunk
+
+
+class Commitment:
+    """
+    What the next chunk should agree with (real-time chunking). Single-threaded.
+
+    A chunk begins where it is planned to be in the player's hands, so what passes while it is
+    computed is not in it: of the H steps the frozen ones are a short overlap for a seam without a
+    jump, not the whole delay as in the paper. docs/merging.md sets the words side by side.
+
+    :param config: ``rtc_frozen_ns`` and ``rtc_soft_ns``.
+    :param spec: of the model.
+    :param names: the robot's names of the action columns.
+    :raises ParameterError: when the model takes no prefix, or more is frozen than a chunk has left
+        when the next one takes over.
+    """
+
+    def __init__(self, config: ProducerConfig, spec: ModelSpec, names: Sequence[str]) -> None:
+        self._actions = actions = spec.actions
+        self._frozen_ns = config.rtc_frozen_ns
+        matched_ns = config.rtc_frozen_ns + config.rtc_soft_ns
+        self._on = matched_ns > 0
+        if self._on and not spec.takes_prefix:
+            raise ParameterError('rtc_frozen_ns', f'0: {spec.name} takes no prefix', matched_ns)
+        left_ns = actions.horizon * actions.dt_ns - config.period_ns
+        if self._frozen_ns > max(left_ns, 0):
+            rule = f'at most {left_ns}, the horizon less the period'
+            raise ParameterError('rtc_frozen_ns', rule, self._frozen_ns)
+        self._free = max(actions.horizon - -(-matched_ns // actions.dt_ns), 0)
+        played = PlayerConfig(
+            tuple(names),
+            merge=Merge.REPLACE,
+            interpolation=(Interpolation.LINEAR,) * len(names),
+        )
+        self._timeline = Timeline(played.timeline)
+
+    def published(self, chunk: ActionChunk) -> None:
+        """Take a chunk that goes out now."""
+        if self._on:
+            self._timeline.offer(chunk, chunk.times.publish_ns)
+
+    def clear(self) -> None:
+        """Forget everything: a new epoch commits to nothing."""
+        self._timeline.clear()
+
+    def prefix(self, start_ns: int) -> Prefix | None:
+        """Return what a chunk that begins then should agree with; None for nothing."""
+        if not self._on:
+            return None
+        actions = self._actions
+        horizon = Horizon(start_ns, actions.dt_ns, actions.horizon, self._free)
+        found = committed(self._timeline, horizon, start_ns + self._frozen_ns)
+        return found if found.weights.any() else None
