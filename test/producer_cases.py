@@ -29,12 +29,13 @@ BASE = 5_000 * MS
 class Pipe:
     """A pool whose chunks are finished by the test."""
 
-    def __init__(self, steady: ManualClock, depth: int = 2) -> None:
+    def __init__(self, steady: ManualClock, depth: int = 2, renewals: int = 0) -> None:
         self.spec: ModelSpec = synthetic_spec('synthetic:')
         self.entered: list[tuple[int, int, Mapping[str, Any], int, bool]] = []
         self.in_flight: dict[str, list[tuple[int, int, bool]]] = {}
         self.epochs: dict[str, int] = {}
-        self.depth, self.steady = depth, steady
+        self.depth, self.steady, self.renewals = depth, steady, renewals
+        self.shown: list[tuple[int, int, Mapping[str, Any]]] = []
         self.failure: EngineError | None = None
         self.results: list[ChunkResult] = []
 
@@ -52,6 +53,13 @@ class Pipe:
         self.in_flight.setdefault(stream, []).append((epoch, chunk, decode_frames))
         return chunk
 
+    def observe(self, stream: str, chunk: int, inputs: Mapping[str, Any], /) -> int | None:
+        epoch = self.epochs.get(stream, 0)
+        if not any(inside[:2] == (epoch, chunk) for inside in self.in_flight.get(stream, [])):
+            return None
+        self.shown.append((epoch, chunk, inputs))
+        return 100 + len(self.shown)
+
     def reset(self, stream: str, /) -> int:
         self._alive()
         self.epochs[stream] = self.epochs.get(stream, 0) + 1
@@ -65,13 +73,16 @@ class Pipe:
         time.sleep(timeout_s)
         return None
 
-    def finish(self, denoised_ns: int, decoded_ns: int, stream: str = 'arm') -> ChunkResult:
+    def finish(
+        self, denoised_ns: int, decoded_ns: int, stream: str = 'arm', observation: int = 1
+    ) -> ChunkResult:
         """Finish the oldest chunk; times are steady."""
         epoch, chunk, frames = self.in_flight[stream].pop(0)
         image = np.full((1, 8, 8, 3), chunk, np.uint8)
         return ChunkResult(
             stream, epoch, chunk, np.full((4, 2), chunk + 0.5, np.float32),
-            image if frames else None, 'same_step', 1, 0, denoised_ns, decoded_ns, decoded_ns,
+            image if frames else None, 'same_step', observation, 0, denoised_ns, decoded_ns,
+            decoded_ns,
         )  # fmt: skip
 
     def _alive(self) -> None:
@@ -82,9 +93,9 @@ class Pipe:
 class Bench:
     """A producer on hand-moved clocks; stream time starts at BASE, steady time at 0."""
 
-    def __init__(self, **changes: Any) -> None:
+    def __init__(self, renewals: int = 0, **changes: Any) -> None:
         self.clock, self.steady = ManualClock(BASE), ManualClock(0)
-        self.pipe = Pipe(self.steady)
+        self.pipe = Pipe(self.steady, renewals=renewals)
         self.got: list[Produced] = []
         self.wanted = False
         config = ProducerConfig(**{'warmup_chunks': 0, **changes})

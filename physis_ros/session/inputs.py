@@ -61,12 +61,13 @@ class InputBuilder:
         }
 
     def build(
-        self, observation: Observation, delay_steps: int, prefix: Prefix | None = None
+        self, observation: Observation, delay_steps: float, prefix: Prefix | None = None
     ) -> Mapping[str, npt.NDArray[Any]]:
         """
         Make the inputs of one chunk.
 
-        :param delay_steps: control steps from the observation to the chunk's first action.
+        :param delay_steps: control steps from the observation to the chunk's first action; a model
+            that takes whole ones is told the nearest.
         :param prefix: committed actions, for a model that takes them.
         """
         _, delay_dtype = self._wanted.get('delay', ((), np.float32))
@@ -74,7 +75,7 @@ class InputBuilder:
         values: dict[str, npt.NDArray[Any]] = {
             'frames': observation.frames,
             'joints': np.concatenate([observation.joint_position, observation.joint_velocity]),
-            'delay': np.array(delay_steps if whole else delay_steps * self._dt_s),
+            'delay': np.array(round(delay_steps) if whole else delay_steps * self._dt_s),
         }
         if prefix is not None:
             values |= {PREFIX: prefix.actions, PREFIX_WEIGHT: prefix.weights}

@@ -40,6 +40,10 @@ class ChunkResult(Protocol):
         """``same_step``, ``clean`` or ``override``."""
 
     @property
+    def observation(self) -> int:
+        """Version of the observation used last."""
+
+    @property
     def denoised_steady_ns(self) -> int:
         """End of the last denoise step."""
 
@@ -54,6 +58,10 @@ class PoolPort(Protocol):
     @property
     def spec(self) -> ModelSpec:
         """The model's sizes."""
+
+    @property
+    def renewals(self) -> int:
+        """Newer observations that a chunk in the pipe may be shown; 0 for none."""
 
     def ready(self, stream: str, /) -> bool:
         """Whether the stream's next chunk may enter now."""
@@ -70,6 +78,16 @@ class PoolPort(Protocol):
         Enter the stream's next chunk and return its number within the epoch; does not wait.
 
         :raises EngineError: when the pipe is full, or the pool is gone (then ``ready`` does too).
+        """
+
+    def observe(
+        self, stream: str, chunk: int, inputs: Mapping[str, npt.NDArray[Any]], /
+    ) -> int | None:
+        """
+        Show a newer observation to a chunk in the pipe; does not wait.
+
+        :returns: its version; None when the chunk is out.
+        :raises EngineError: when it has been shown as many as it may be, or the pool is gone.
         """
 
     def reset(self, stream: str, /) -> int:
