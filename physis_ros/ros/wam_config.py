@@ -67,6 +67,12 @@ class WamConfig:
         'What the model costs here: a file of `physis profile`. Streams are then admitted and '
         'placed by it, grouping aside; empty: as long as there are places.',
     )
+    conditioning: str = parameter(
+        POOL.conditioning,
+        'entry: a chunk keeps the observation it entered with; step: it takes the newest at every '
+        'denoise step, where the weights allow that.',
+        choices=('entry', 'step'),
+    )
     override_kv_rule: bool = parameter(
         POOL.override_kv_rule, 'Pipeline clean weights against their rule; marks every chunk.'
     )
@@ -128,6 +134,7 @@ class WamConfig:
             in_flight=self.in_flight,
             max_batch=self.max_batch,
             batch_wait_us=self.batch_wait_us,
+            conditioning=self.conditioning,
             override_kv_rule=self.override_kv_rule,
             trace=Path(self.trace) if self.trace else None,
         )
