@@ -7,11 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from physis_ros.engine.cost import BatchCurve, ModelCost
 from physis_ros.engine.devices import Device, DevicePool
-from physis_ros.errors import ParameterError
+from physis_ros.engine.virtual import S, VirtualPool
+from physis_ros.errors import ParameterError, PlanError
 from physis_ros.evaluation.pool.figures import StreamFigures, text
 from physis_ros.evaluation.pool.simulate import simulate
 from physis_ros.evaluation.pool.trace import Event, PoolFile, Trace, read_pool, read_trace
@@ -129,18 +131,44 @@ def test_files_are_read(tmp_path: Path) -> None:
     assert simulate(found, trace).asked > 5
 
 
+DEVICE = {'name': 'd', 'memory_gb': 1}
+OPEN = {'at_s': 0, 'open': 'a', 'model': 'm', 'slo_s': 1}
+
+
 @pytest.mark.parametrize(
     ('pool_change', 'trace_change', 'message'),
     [
         ({'device': []}, {}, 'JSON object of'),
-        ({'devices': [{'name': 'd'}]}, {}, 'name and memory_gb'),
-        ({'devices': [{'name': 'd', 'memory_gb': 1, 'sped': 2}]}, {}, 'known fields'),
-        ({'models': {'m': {'blocks': 2}}}, {}, r'models\.m must be'),
-        ({}, {'duration_s': 0}, 'duration_s must be > 0'),
+        ({'devices': {}}, {}, 'devices must be a list, got'),
+        ({'devices': [1]}, {}, r'devices\[0\] must be a JSON object, got 1'),
+        ({'devices': []}, {}, 'devices must be at least one'),
+        ({'devices': [{'name': 'd'}]}, {}, r'devices\[0\]\.memory_gb must be a number >= 0'),
+        ({'devices': [{**DEVICE, 'sped': 2}]}, {}, r'devices\[0\] must be of'),
+        ({'devices': [{**DEVICE, 'speed': 'x'}]}, {}, r'devices\[0\]\.speed must be a number'),
+        ({'devices': [{**DEVICE, 'speed': 0}]}, {}, r'd\.speed must be > 0, got 0'),
+        ({'devices': [{**DEVICE, 'count': 0}]}, {}, 'count must be a whole number >= 1, got 0'),
+        ({'devices': [DEVICE, DEVICE]}, {}, 'device names must be different'),
+        ({'models': {}}, {}, 'models must be at least one'),
+        ({'models': {'m': {'blocks': 2}}}, {}, r'models\.m\.times_s must be a list of numbers'),
+        ({'models': {'m': {'profile': 'no.json'}}}, {}, 'cannot be read'),
+        ({'headroom': 1}, {}, 'headroom must be at least 0 and below 1'),
+        ({'max_batch': 1.5}, {}, 'max_batch must be a whole number >= 1, got 1.5'),
+        ({'hop_s': -1}, {}, 'hop_s must be a number >= 0, got -1'),
+        ({}, {'duration_s': 0, 'events': []}, 'duration_s must be > 0'),
+        ({}, {'duration_s': None}, 'duration_s must be a number >= 0, got None'),
+        ({}, {'jitter': '1'}, "jitter must be a number >= 0, got '1'"),
         ({}, {'events': [{'at_s': 0, 'lose': 'x'}]}, 'device must be one of'),
-        ({}, {'events': [{'at_s': 0, 'open': 'a', 'model': 'n', 'slo_s': 1}]}, 'model must be'),
-        ({}, {'events': [{'at_s': 0, 'open': 'a', 'model': 'm'}]}, 'slo_s must be > 0'),
-        ({}, {'events': [{'at_s': 0}]}, "one of 'open'"),
+        ({}, {'events': [{'at_s': 0, 'slow': 'd0', 'factor': 0}]}, 'factor must be > 0'),
+        ({}, {'events': [{**OPEN, 'model': 'n'}]}, r"model must be one of \['m'\], got 'n'"),
+        ({}, {'events': [{**OPEN, 'slo_s': 0}]}, 'slo_s must be > 0, got 0'),
+        ({}, {'events': [{'at_s': 0, 'open': 'a', 'model': 'm'}]}, r'slo_s must be a number'),
+        ({}, {'events': [OPEN, {**OPEN, 'at_s': 1}]}, "name that is not open, got 'a'"),
+        ({}, {'events': [{'at_s': 0, 'close': 'a'}]}, "a stream opened before, got 'a'"),
+        ({}, {'events': [{**OPEN, 'at_s': 21}]}, 'at_s must be within duration_s, 20'),
+        ({}, {'events': [{'at_s': 0}]}, "one of .'open'"),
+        ({}, {'events': [{**OPEN, 'lose': 'd0'}]}, "one of .'open'"),
+        ({}, {'arrivals': [{'model': 'm', 'slo_s': 1, 'per_s': 0, 'life_s': 1}]}, 'per_s must be'),
+        ({}, {'arrivals': [{'model': 'm', 'slo': 1}]}, r'arrivals\[0\] must be of'),
     ],
 )
 def test_bad_files_are_refused_before_anything_runs(
@@ -148,5 +176,46 @@ def test_bad_files_are_refused_before_anything_runs(
 ) -> None:
     """Naming the entry."""
     pool_path, trace_path = files(tmp_path, pool_change, trace_change)
-    with pytest.raises(ParameterError, match=message):
+    with pytest.raises((ParameterError, PlanError), match=message):
         read_trace(trace_path, read_pool(pool_path))
+
+
+def test_what_repeats_itself_is_skipped_exactly() -> None:
+    """
+    Whatever happens, skipped or run out, the figures are the same to the last digit.
+
+    Streams of two periods on uneven devices with hops, one too slow for a while, one lost.
+    """
+    curve, other = BatchCurve.affine(0.003, 0.007, 8), BatchCurve((0.0041, 0.0057))
+    models = {
+        'm': ModelCost('m', 2, (10, 10), 1, 30, 10, (curve, other), 0.001, 0.0005),
+        'n': ModelCost('n', 3, (10,) * 3, 1, 30, 10, (other,) * 3),
+    }
+    devices = tuple(Device(f'd{i}', 70, 1.0 + 0.3 * i, 1e4) for i in range(3))
+    file = PoolFile(DevicePool(devices, 0.0002), models, 4)
+    events = [
+        Event(0.1 * i, 'open', f's{i}', 'mn'[i % 2], (0.2, 0.3, 0.5)[i % 3]) for i in range(8)
+    ]
+    events += [
+        Event(20.0, 'close', 's1'), Event(30.0, 'slow', 'd0', factor=3.0),
+        Event(60.0, 'slow', 'd0', factor=1.0), Event(80.0, 'lose', 'd1'),
+    ]  # fmt: skip
+    trace = Trace(200.0, tuple(events), sensor_s=0.05, settle_s=1.0)
+    skipped, ran = simulate(file, trace), simulate(file, trace, skip=False)
+    assert skipped == ran
+    assert {stream.fate for stream in ran.streams} == {'ran', 'left', 'lost'}
+    assert any(stream.beats_lost or stream.misses for stream in ran.streams)
+
+
+def test_skipping_leaves_out_most_of_the_work() -> None:
+    """A day of one stream: what was run is the first few of 864,000 chunks."""
+    virtual = VirtualPool(pool(100).pool, 8)
+    stream = virtual.open('a', COST, (0,) * 4, 0.1, 3, 0.2)
+    virtual.run(86_400 * S, skip=True)
+    assert len(stream.outputs) < 100
+    outs = stream.table()
+    assert len(outs) == 864_000
+    assert outs[:, 0].tolist() == list(range(864_000))
+    assert set(np.diff(outs[:, -1])) == {S // 10}
+    # The last instant begins one more stage.
+    assert virtual.devices[0].busy_ns == 864_000 * 40_000_000 + 10_000_000

@@ -9,70 +9,35 @@ is done (E1); a device takes the batch that :func:`form_batch` gives it (E6).
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
+from itertools import pairwise
+from operator import attrgetter
+from typing import cast
+
+import numpy as np
 
 from physis_ros.engine.batching import form_batch
 from physis_ros.engine.cost import ModelCost
 from physis_ros.engine.devices import DevicePool
-from physis_ros.engine.task import Task
+from physis_ros.engine.steady import Steady
+from physis_ros.engine.token import (
+    ARRIVE,
+    BEAT,
+    DELIVER,
+    END,
+    Event,
+    Output,
+    S,
+    Token,
+    VirtualDevice,
+    VirtualStream,
+)
 from physis_ros.errors import ParameterError
 
-S = 1_000_000_000
+__all__ = ['Output', 'S', 'VirtualPool', 'VirtualStream']
 
-
-@dataclass(frozen=True)
-class Output:
-    """One chunk that came out, in virtual nanoseconds."""
-
-    chunk: int
-    beat_ns: int
-    enter_ns: int
-    observed_ns: int
-    out_ns: int
-
-
-@dataclass
-class VirtualStream:
-    """
-    A stream that runs.
-
-    :param hosts: device of each stage, in chain order.
-    :param period_ns: distance of its beats.
-    :param in_flight: most chunks in the pipe.
-    :param allowed_ns: from entry to deadline; orders tasks, refuses none.
-    :param encodes: stages that encode the observation: the first of a device that enters a step.
-    """
-
-    name: str
-    index: int
-    model: ModelCost
-    hosts: tuple[int, ...]
-    period_ns: int
-    in_flight: int
-    allowed_ns: int
-    opened_ns: int
-    encodes: frozenset[int]
-    outputs: list[Output] = field(default_factory=list)
-    beats_lost: int = 0
-    alive: bool = True
-    next_chunk: int = 0
-    beat_ns: int = 0
-    inside: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    done: list[int] = field(default_factory=list)
-    waiting: dict[tuple[int, int], Task] = field(default_factory=dict)
-
-
-@dataclass
-class _DeviceState:
-    ready: list[Task] = field(default_factory=list)
-    running: bool = False
-    lost: bool = False
-    slow: float = 1.0
-    busy_ns: int = 0
-    rows: int = 0
-    batches: int = 0
+_LEFT = attrgetter('left')
 
 
 class VirtualPool:
@@ -81,7 +46,7 @@ class VirtualPool:
 
     :param max_batch: most rows of one batch.
     :param sensor_ns: interval of observations; 0: always a fresh one.
-    :param jitter: factor on each batch's time, drawn anew each time.
+    :param jitter: factor on each batch's time, drawn anew each time; None: always 1.
     """
 
     def __init__(
@@ -89,29 +54,43 @@ class VirtualPool:
         pool: DevicePool,
         max_batch: int,
         sensor_ns: int = 0,
-        jitter: Callable[[], float] = lambda: 1.0,
+        jitter: Callable[[], float] | None = None,
     ) -> None:
         if max_batch < 1:
             raise ParameterError('max_batch', '>= 1', max_batch)
-        self.pool, self.now_ns, self._limit = pool, 0, max_batch
-        self._sensor_ns, self._jitter = sensor_ns, jitter
-        self.devices = [_DeviceState() for _ in pool.devices]
+        self.pool, self.now_ns, self.sensor_ns = pool, 0, sensor_ns
+        self.devices = [VirtualDevice(i, device.speed) for i, device in enumerate(pool.devices)]
         self.streams: dict[str, VirtualStream] = {}
-        self._by_index: dict[int, VirtualStream] = {}
+        self.events: list[Event] = []
+        self._limit, self._jitter, self._hop_ns = max_batch, jitter, round(pool.hop_s * S)
+        self._opened = self._sequence = 0
         self._blocks: dict[str, int] = {}
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
-        self._sequence = 0
+        # Devices that something came to at this very instant.
+        self._woken: list[VirtualDevice] = []
+        self._handlers = (self._beat, self._arrive, self._end, self._deliver)
 
-    def at(self, when_ns: int, act: Callable[[], None]) -> None:
-        """Do something at a virtual instant; acts of one instant run in the order given."""
-        self._sequence += 1
-        heapq.heappush(self._events, (when_ns, self._sequence, act))
+    def run(self, until_ns: int, skip: bool = False) -> None:
+        """
+        Let virtual time pass.
 
-    def run(self, until_ns: int) -> None:
-        """Let virtual time pass."""
-        while self._events and self._events[0][0] <= until_ns:
-            self.now_ns, _, act = heapq.heappop(self._events)
-            act()
+        :param skip: without jitter, what repeats itself is not run again and again. Everything
+            is as if it had been: :meth:`VirtualStream.table` holds all outputs, ``outputs`` only
+            those that were run.
+        """
+        steady = Steady(self, until_ns) if skip and self._jitter is None else None
+        events, handlers, woken = self.events, self._handlers, self._woken
+        while events and events[0][0] <= until_ns:
+            if steady is not None and events[0][0] >= steady.next_ns:
+                steady.look()
+                continue
+            now_ns = self.now_ns = events[0][0]
+            while events and events[0][0] == now_ns:
+                _, _, kind, what = heappop(events)
+                handlers[kind](what)
+            # Everything that comes at one instant may still join a batch.
+            for device in woken:
+                self._launch(device)
+            woken.clear()
         self.now_ns = until_ns
 
     def open(
@@ -125,14 +104,21 @@ class VirtualPool:
         phase_s: float = 0.0,
     ) -> VirtualStream:
         """Begin a stream; its first beat is ``phase_s`` from now."""
-        stream = VirtualStream(
-            name, len(self._by_index), model, tuple(hosts), round(period_s * S), in_flight,
-            round(allowed_s * S), self.now_ns, _encodes(model, hosts), done=[-1] * model.stages,
+        blocks = self._blocks.setdefault(model.name, len(self._blocks) << 16)
+        wires_ns = tuple(
+            round(self.pool.wire_s(a, b, model.hidden_bytes if n % model.blocks
+                                   else model.latent_bytes) * S)
+            for n, (a, b) in enumerate(pairwise(hosts), start=1)
         )  # fmt: skip
-        self.streams[name] = self._by_index[stream.index] = stream
-        self._blocks.setdefault(model.name, len(self._blocks) << 16)
+        stream = VirtualStream(
+            name, self._opened, model, tuple(hosts), round(period_s * S), in_flight,
+            round(allowed_s * S), self.now_ns, blocks, (*wires_ns, self._hop_ns), self._limit,
+        )  # fmt: skip
+        self._opened += 1
+        self.streams[name] = stream
+        self._expect(stream.work_s)
         stream.beat_ns = self.now_ns + round(phase_s * S)
-        self.at(stream.beat_ns, lambda: self._beat(stream))
+        self._at(stream.beat_ns, BEAT, stream)
         return stream
 
     def close(self, name: str) -> VirtualStream:
@@ -140,12 +126,14 @@ class VirtualPool:
         stream = self.streams.pop(name)
         stream.alive = False
         for device in self.devices:
-            device.ready = [task for task in device.ready if task.stream != stream.index]
+            device.ready = [task for task in device.ready if task.owner is not stream]
+        self._expect(stream.work_s)
         return stream
 
     def slow_down(self, device: int, factor: float) -> None:
         """Make everything a device starts from now on take ``factor`` times as long."""
         self.devices[device].slow = factor
+        self._expect((device,))
 
     def lose(self, device: int) -> list[str]:
         """Take a device away; return the streams that ran on it, which end."""
@@ -159,126 +147,124 @@ class VirtualPool:
         """Return the tasks that are ready at each device."""
         return [len(device.ready) for device in self.devices]
 
+    def _at(self, when_ns: int, kind: int, what: Token | VirtualStream | VirtualDevice) -> None:
+        self._sequence += 1
+        heappush(self.events, (when_ns, self._sequence, kind, what))
+
+    def _expect(self, devices: Iterable[int]) -> None:
+        """Tell devices what a batch takes on average, which a worker learns while it runs."""
+        for index in devices:
+            device = self.devices[index]
+            here = [s for s in self.streams.values() if index in s.work_s]
+            work_s = sum((s.work_s[index] for s in here), np.zeros(self._limit + 1))
+            stages = max(1, sum(s.held[index] for s in here))
+            device.expected_ns = (work_s / stages * device.slow / device.speed * S).tolist()
+
     # Entry (E7): a beat that finds the pipe full waits, and then takes what is newest then.
 
     def _beat(self, stream: VirtualStream) -> None:
-        if not stream.alive:
-            return
-        if len(stream.inside) < stream.in_flight:
+        due = stream.alive and self.now_ns >= stream.beat_ns
+        if due and len(stream.inside) < stream.in_flight:
             self._enter(stream)
 
     def _enter(self, stream: VirtualStream) -> None:
-        late_ns = self.now_ns - stream.beat_ns
-        lost = max(0, (late_ns + stream.period_ns // 2) // stream.period_ns)
+        now_ns, sensor_ns = self.now_ns, self.sensor_ns
+        lost = max(0, (now_ns - stream.beat_ns + stream.period_ns // 2) // stream.period_ns)
         stream.beats_lost += lost
-        seen_ns = self.now_ns - self.now_ns % self._sensor_ns if self._sensor_ns else self.now_ns
-        chunk, stream.next_chunk = stream.next_chunk, stream.next_chunk + 1
-        stream.inside[chunk] = (stream.beat_ns, self.now_ns, seen_ns)
+        seen_ns = now_ns - now_ns % sensor_ns if sensor_ns else now_ns
+        token = stream.token(now_ns, seen_ns)
         stream.beat_ns += (lost + 1) * stream.period_ns
-        self.at(max(stream.beat_ns, self.now_ns), lambda: self._beat(stream))
-        task = Task(
-            stream.index, 0, chunk, chunk, 0, self._blocks[stream.model.name],
-            self.now_ns + stream.allowed_ns, False, False, 0, self.now_ns, self.now_ns,
-        )  # fmt: skip
-        self._after(self.pool.hop_s, lambda: self._arrive(stream, task, 0))
+        self._at(max(stream.beat_ns, now_ns), BEAT, stream)
+        if self._hop_ns:
+            self._at(now_ns + self._hop_ns, ARRIVE, token)
+        else:
+            self._arrive(token)
 
     # Stages.
 
-    def _arrive(self, stream: VirtualStream, task: Task, stage: int) -> None:
+    def _arrive(self, token: Token) -> None:
+        stream, stage = token.owner, token.at
         if not stream.alive:
             return
-        if stream.done[stage] != task.chunk - 1:
-            stream.waiting[stage, task.chunk] = task
+        if stream.done[stage] != token.chunk - 1:
+            stream.waiting[stage, token.chunk] = token
             return
-        device = stream.hosts[stage]
-        self.devices[device].ready.append(task)
-        self._start(device)
+        device = self.devices[stream.hosts[stage]]
+        device.ready.append(token)
+        if not device.running and not device.lost:
+            device.running = True
+            self._woken.append(device)
 
-    def _start(self, index: int) -> None:
-        device = self.devices[index]
-        if device.running or device.lost or not device.ready:
-            return
-        # Everything that comes at this very instant may still join the batch.
-        device.running = True
-        self.at(self.now_ns, lambda: self._launch(index))
-
-    def _launch(self, index: int) -> None:
-        device = self.devices[index]
-        batch = form_batch(
-            device.ready, self._limit, self.now_ns, self._stages_left, lambda rows: 0.0
-        )
-        if not batch or device.lost:
+    def _launch(self, device: VirtualDevice) -> None:
+        ready = device.ready
+        if not ready or device.lost:
             device.running = False
             return
-        taken = {id(task) for task in batch}
-        device.ready = [task for task in device.ready if id(task) not in taken]
-        spent_ns = round(self._seconds(index, batch) * S)
-        device.busy_ns += spent_ns
-        device.rows, device.batches = device.rows + len(batch), device.batches + 1
-        self.at(self.now_ns + spent_ns, lambda: self._end(index, batch))
-
-    def _stages_left(self, task: Task) -> int:
-        model = self._by_index[task.stream].model
-        return model.stages - _stage(model, task)
-
-    def _seconds(self, index: int, batch: Sequence[Task]) -> float:
-        model = self._by_index[batch[0].stream].model
-        curve = model.curves[batch[0].block & 0xFFFF]
-        full, rest = divmod(len(batch), curve.limit)
-        seconds = full * curve.times_s[-1] + (curve.times_s[rest - 1] if rest else 0.0)
-        for task in batch:
-            stage = _stage(model, task)
-            encodes = stage in self._by_index[task.stream].encodes
-            seconds += model.entry_s * encodes + model.exit_s * (stage == model.stages - 1)
-        device = self.devices[index]
-        return seconds / self.pool.devices[index].speed * device.slow * self._jitter()
-
-    def _end(self, index: int, batch: Sequence[Task]) -> None:
-        self.devices[index].running = False
-        for task in batch:
-            stream = self._by_index[task.stream]
-            if stream.alive and not self.devices[index].lost:
-                self._hand_on(stream, task)
-        self._start(index)
-
-    def _hand_on(self, stream: VirtualStream, task: Task) -> None:
-        model = stream.model
-        stage, chunk = _stage(model, task), task.chunk
-        stream.done[stage] = chunk
-        follower = stream.waiting.pop((stage, chunk + 1), None)
-        if follower is not None:
-            self._arrive(stream, follower, stage)
-        if stage == model.stages - 1:
-            self._after(self.pool.hop_s, lambda: self._deliver(stream, chunk))
-            return
-        task.step, block = divmod(stage + 1, model.blocks)
-        task.block = self._blocks[model.name] + block
-        size = model.hidden_bytes if block else model.latent_bytes
-        wire_s = self.pool.wire_s(stream.hosts[stage], stream.hosts[stage + 1], size)
-        self._after(wire_s, lambda: self._arrive(stream, task, stage + 1))
-
-    def _after(self, wait_s: float, act: Callable[[], None]) -> None:
-        if wait_s:
-            self.at(self.now_ns + round(wait_s * S), act)
+        expected_ns = device.expected_ns.__getitem__
+        batch = cast(
+            'list[Token]', form_batch(ready, self._limit, self.now_ns, _LEFT, expected_ns)
+        )
+        rows = len(batch)
+        if rows == len(ready):
+            ready.clear()
         else:
-            act()
+            taken = set(map(id, batch))
+            device.ready = [task for task in ready if id(task) not in taken]
+        spent_ns = self._spent_ns(device, batch)
+        device.batch = batch
+        device.busy_ns += spent_ns
+        device.rows += rows
+        device.batches += 1
+        self._at(self.now_ns + spent_ns, END, device)
 
-    def _deliver(self, stream: VirtualStream, chunk: int) -> None:
+    def _spent_ns(self, device: VirtualDevice, batch: Sequence[Token]) -> int:
+        leader, rows = batch[0], len(batch)
+        factor = device.slow / device.speed
+        if self._jitter is not None:
+            factor *= self._jitter()
+        seconds = leader.owner.times_s[leader.block & 0xFFFF][rows]
+        for task in batch:
+            if task.at in task.owner.extra_s:
+                seconds += task.owner.extra_s[task.at]
+        return round(seconds * factor * S)
+
+    def _end(self, device: VirtualDevice) -> None:
+        if not device.lost:
+            for token in device.batch:
+                if token.owner.alive:
+                    self._hand_on(token)
+        device.batch = []
+        if device.ready:
+            self._woken.append(device)
+        else:
+            device.running = False
+
+    def _hand_on(self, token: Token) -> None:
+        stream, stage, chunk = token.owner, token.at, token.chunk
+        stream.done[stage] = chunk
+        if stream.waiting:
+            follower = stream.waiting.pop((stage, chunk + 1), None)
+            if follower is not None:
+                self._arrive(follower)
+        token.advance()
+        wire_ns = stream.wires_ns[stage]
+        if not token.left:
+            if wire_ns:
+                self._at(self.now_ns + wire_ns, DELIVER, token)
+            else:
+                self._deliver(token)
+        elif wire_ns:
+            self._at(self.now_ns + wire_ns, ARRIVE, token)
+        else:
+            self._arrive(token)
+
+    def _deliver(self, token: Token) -> None:
+        stream = token.owner
         if not stream.alive:
             return
-        beat_ns, enter_ns, seen_ns = stream.inside.pop(chunk)
-        stream.outputs.append(Output(chunk, beat_ns, enter_ns, seen_ns, self.now_ns))
+        del stream.inside[token.chunk]
+        stream.outputs.append(
+            Output(token.chunk, token.beat_ns, token.created_ns, token.seen_ns, self.now_ns)
+        )
         if self.now_ns >= stream.beat_ns:
             self._beat(stream)
-
-
-def _stage(model: ModelCost, task: Task) -> int:
-    return task.step * model.blocks + (task.block & 0xFFFF)
-
-
-def _encodes(model: ModelCost, hosts: Sequence[int]) -> frozenset[int]:
-    """Return the first stage at block 0 of each device: it needs the conditioning of its own."""
-    first: dict[int, int] = {}
-    for stage in range(0, model.stages, model.blocks):
-        first.setdefault(hosts[stage], stage)
-    return frozenset(first.values())

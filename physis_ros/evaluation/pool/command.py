@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,16 @@ def run_simulate(args: argparse.Namespace) -> int:
     from physis_ros.evaluation.pool.trace import read_pool, read_trace
 
     pool = read_pool(args.pool)
-    outcome = simulate(pool, read_trace(args.trace, pool))
-    print(json.dumps(outcome.as_dict()) if args.json else text(outcome))
+    trace = read_trace(args.trace, pool)
+    start_s = time.perf_counter()
+    outcome = simulate(pool, trace)
+    took_s = time.perf_counter() - start_s
+    if args.json:
+        took = {'took_s': took_s, 'speed_up': trace.duration_s / took_s}
+        print(json.dumps({**outcome.as_dict(), **took}))
+        return 0
+    print(text(outcome))
+    print(f'{trace.duration_s:g} s in {took_s:.2f} s: {trace.duration_s / took_s:.0f} x real time')
     return 0
 
 

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 
 from physis_ros.engine.virtual import S, VirtualStream
+from physis_ros.types import FloatArray
+
+_LINES = 12
 
 
 @dataclass(frozen=True)
@@ -99,9 +102,10 @@ class Outcome:
 
 def stream_figures(stream: VirtualStream, fate: str, settle_ns: int) -> StreamFigures:
     """Compute one stream's figures; outputs within ``settle_ns`` of its opening stay out."""
-    outs = [o for o in stream.outputs if o.out_ns >= stream.opened_ns + settle_ns]
-    intervals = np.diff([o.out_ns for o in outs]) / S
-    misses = sum(o.out_ns > o.beat_ns + stream.allowed_ns for o in outs)
+    outs = stream.table()
+    outs = outs[outs[:, -1] >= stream.opened_ns + settle_ns]
+    _, beat_ns, enter_ns, observed_ns, out_ns = outs.T
+    intervals = np.diff(out_ns) / S
     return StreamFigures(
         stream=stream.name,
         model=stream.model.name,
@@ -109,21 +113,21 @@ def stream_figures(stream: VirtualStream, fate: str, settle_ns: int) -> StreamFi
         fate=fate,
         chunks=len(outs),
         interval=quantiles(intervals),
-        response=quantiles([(o.out_ns - o.enter_ns) / S for o in outs]),
-        age=quantiles([(o.out_ns - o.observed_ns) / S for o in outs]),
-        misses=misses,
+        response=quantiles((out_ns - enter_ns) / S),
+        age=quantiles((out_ns - observed_ns) / S),
+        misses=int((out_ns > beat_ns + stream.allowed_ns).sum()),
         over_slo=int((intervals > stream.period_ns / S * (1 + 1e-9)).sum()),
         beats_lost=stream.beats_lost,
     )
 
 
-def quantiles(values: Sequence[float] | np.ndarray[Any, Any]) -> Quantiles:
+def quantiles(values: FloatArray) -> Quantiles:
     """Return quantiles of some values, which may be none."""
     n = len(values)
     if not n:
         return Quantiles(0, None, None, None, None)
     p50, p99, p999 = (float(q) for q in np.quantile(values, (0.5, 0.99, 0.999)))
-    return Quantiles(n, p50, p99, p999 if n >= 1000 else None, float(max(values)))
+    return Quantiles(n, p50, p99, p999 if n >= 1000 else None, float(values.max()))
 
 
 def text(outcome: Outcome) -> str:
@@ -142,13 +146,26 @@ def text(outcome: Outcome) -> str:
     if outcome.lost:
         lines.append(f'lost with a device: {", ".join(outcome.lost)}')
     if outcome.samples:
-        worst = max(outcome.samples, key=lambda sample: sample.stranded_share)
-        last = outcome.samples[-1]
-        lines.append(
-            f'memory used {last.used_share:.1%} at the end; of the free memory at most '
-            f'{worst.stranded_share:.1%} could hold no rank (at {worst.at_s:.1f} s)'
-        )
+        lines += _fragmentation(outcome.samples)
     return '\n'.join(lines)
+
+
+def _fragmentation(samples: Sequence[Sample]) -> list[str]:
+    """Return how the pool filled and frayed, in at most so many lines."""
+    step = -(-len(samples) // _LINES)
+    # The last of each stretch of samples, so that the end is among them.
+    shown = samples[::-1][::step][::-1]
+    worst = max(samples, key=lambda sample: sample.stranded_share)
+    return [
+        '      at s  streams  memory used  of the free, stranded  longest queue',
+        *(
+            f'{s.at_s:>10.1f}  {s.streams:>7}  {s.used_share:>11.1%}  {s.stranded_share:>21.1%}  '
+            f'{s.longest_queue:>13}'
+            for s in shown
+        ),
+        f'stranded at most {worst.stranded_share:.1%} (at {worst.at_s:.1f} s): free memory where '
+        'no rank of the stream that came or went fits',
+    ]
 
 
 def _line(s: StreamFigures) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from math import exp
 
 import numpy as np
 
@@ -21,17 +22,21 @@ from physis_ros.evaluation.pool.figures import Outcome, Sample, StreamFigures, s
 from physis_ros.evaluation.pool.trace import Event, PoolFile, Trace
 
 
-def simulate(pool: PoolFile, trace: Trace) -> Outcome:
-    """Run a trace to its end and return all figures."""
-    return _Simulation(pool, trace).run()
+def simulate(pool: PoolFile, trace: Trace, skip: bool = True) -> Outcome:
+    """
+    Run a trace to its end and return all figures.
+
+    :param skip: what repeats itself is not run again and again; the figures are the same.
+    """
+    return _Simulation(pool, trace, skip).run()
 
 
 class _Simulation:
-    def __init__(self, pool: PoolFile, trace: Trace) -> None:
+    def __init__(self, pool: PoolFile, trace: Trace, skip: bool) -> None:
         chance = random.Random(trace.seed)
-        self._chance, self._file, self._trace = chance, pool, trace
+        self._chance, self._file, self._trace, self._skip = chance, pool, trace, skip
         spread = trace.jitter
-        jitter = (lambda: chance.lognormvariate(0.0, spread)) if spread else (lambda: 1.0)
+        jitter = (lambda: exp(chance.gauss(0.0, spread))) if spread else None
         sensor_ns = round(trace.sensor_s * S)
         self._virtual = VirtualPool(pool.pool, pool.max_batch, sensor_ns, jitter)
         self._door = Admitter(pool.pool, pool.headroom)
@@ -44,9 +49,9 @@ class _Simulation:
     def run(self) -> Outcome:
         for event in self._trace.events:
             if event.at_s <= self._trace.duration_s:
-                self._virtual.run(round(event.at_s * S))
+                self._virtual.run(round(event.at_s * S), self._skip)
                 getattr(self, f'_{event.kind}')(event)
-        self._virtual.run(round(self._trace.duration_s * S))
+        self._virtual.run(round(self._trace.duration_s * S), self._skip)
         for stream in list(self._virtual.streams.values()):
             self._ended.append(self._figures(stream, 'ran'))
         span_ns = self._virtual.now_ns
@@ -110,6 +115,7 @@ class _Simulation:
                 self._start(answer.placement)
             else:
                 self._refuse(answer)
+            self._sample(asked)
 
     def _sample(self, asked: Demand) -> None:
         ledger = self._door.ledger

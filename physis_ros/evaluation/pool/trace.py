@@ -18,8 +18,15 @@ from physis_ros.engine.cost import BatchCurve, ModelCost
 from physis_ros.engine.devices import Device, DevicePool
 from physis_ros.engine.profile import load
 from physis_ros.errors import ParameterError
+from physis_ros.evaluation.pool.entry import Entry
 
 GB = 1_000_000_000
+_MODEL = {
+    'blocks', 'passes', 'block_bytes', 'kv_bytes', 'hidden_bytes', 'latent_bytes', 'times_s',
+    'mailbox_depth', 'entry_s', 'exit_s',
+}  # fmt: skip
+# Kinds of events, and what each says beside whom it is about.
+_KINDS = {'open': ('model', 'slo_s'), 'close': (), 'slow': ('factor',), 'lose': ()}
 
 
 @dataclass(frozen=True)
@@ -95,14 +102,15 @@ def read_pool(path: Path) -> PoolFile:
     :raises ParameterError: naming the entry that is wrong.
     """
     content = _read(path, {'devices', 'models', 'hop_s', 'max_batch', 'headroom'})
-    devices = [device for entry in content.get('devices', ()) for device in _devices(entry)]
-    models = {name: _model(path, name, entry) for name, entry in content.get('models', {}).items()}
+    devices = [device for entry in content.list('devices') for device in _devices(entry)]
+    models = {name: _model(path, entry) for name, entry in content.entries('models').items()}
     if not models:
         raise ParameterError('models', 'at least one', models)
-    pool = DevicePool(tuple(devices), float(content.get('hop_s', 0.0)))
-    return PoolFile(
-        pool, models, int(content.get('max_batch', 16)), float(content.get('headroom', 0.0))
-    )
+    pool = DevicePool(tuple(devices), content.number('hop_s', 0.0))
+    max_batch, headroom = content.whole('max_batch', 16), content.number('headroom', 0.0)
+    if not headroom < 1:
+        raise ParameterError('headroom', 'at least 0 and below 1', headroom)
+    return PoolFile(pool, models, max_batch, headroom)
 
 
 def read_trace(path: Path, pool: PoolFile) -> Trace:
@@ -113,14 +121,16 @@ def read_trace(path: Path, pool: PoolFile) -> Trace:
     """
     fields = {'duration_s', 'seed', 'jitter', 'sensor_s', 'settle_s', 'events', 'arrivals'}
     content = _read(path, fields)
-    duration_s, seed = float(content.get('duration_s', 0.0)), int(content.get('seed', 0))
-    events = [_event(entry, pool) for entry in content.get('events', ())]
-    for i, entry in enumerate(content.get('arrivals', ())):
-        events += arrivals(i, seed, duration_s, **entry)
+    duration_s, seed = content.number('duration_s'), content.whole('seed', 0, least=0)
+    events = [_event(entry, pool, duration_s) for entry in content.list('events')]
+    for i, entry in enumerate(content.list('arrivals')):
+        entry.only({'model', 'slo_s', 'per_s', 'life_s'})
+        rates = {name: entry.number(name) for name in ('slo_s', 'per_s', 'life_s')}
+        events += arrivals(i, seed, duration_s, entry.text('model'), **rates)
     events = sorted(events, key=lambda event: event.at_s)
-    _check_models(events, pool)
+    _check_streams(events, pool)
     names = ('jitter', 'sensor_s', 'settle_s')
-    figures = {name: float(content.get(name, 0.0)) for name in names}
+    figures = {name: content.number(name, 0.0) for name in names}
     return Trace(duration_s, tuple(events), seed, **figures)
 
 
@@ -146,68 +156,86 @@ def arrivals(
     return events
 
 
-def _read(path: Path, known: set[str]) -> dict[str, Any]:
+def _read(path: Path, known: set[str]) -> Entry:
     try:
         content = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ParameterError(str(path), 'a readable JSON file', str(error)) from error
     if not isinstance(content, dict) or not set(content) <= known:
-        raise ParameterError(str(path), f'a JSON object of {sorted(known)}', sorted(content))
-    return content
+        found = sorted(content) if isinstance(content, dict) else content
+        raise ParameterError(str(path), f'a JSON object of {sorted(known)}', found)
+    return Entry('', content)
 
 
-def _devices(entry: Mapping[str, Any]) -> list[Device]:
-    fields = {key: value for key, value in entry.items() if key not in ('count', 'memory_gb')}
-    if 'memory_gb' not in entry or 'name' not in entry:
-        raise ParameterError('devices', 'entries with name and memory_gb', dict(entry))
-    fields['memory_bytes'] = round(float(entry['memory_gb']) * GB)
-    try:
-        device = Device(**fields)
-    except TypeError as error:
-        raise ParameterError('devices', 'entries of known fields', str(error)) from error
-    if 'count' not in entry:
-        return [device]
-    names = [f'{device.name}{i}' for i in range(int(entry['count']))]
-    return [Device(**{**fields, 'name': name}) for name in names]
+def _devices(entry: Entry) -> list[Device]:
+    rates = ('speed', 'link_bytes_per_s', 'uplink_bytes_per_s')
+    entry.only({'name', 'memory_gb', 'count', 'node', *rates})
+    name, memory_bytes = entry.text('name'), round(entry.number('memory_gb') * GB)
+    fields: dict[str, Any] = {key: entry.number(key) for key in rates if entry.has(key)}
+    if entry.has('node'):
+        fields['node'] = entry.text('node')
+    count = entry.whole('count') if entry.has('count') else 0
+    names = [f'{name}{i}' for i in range(count)] or [name]
+    return [Device(each, memory_bytes, **fields) for each in names]
 
 
-def _model(path: Path, name: str, entry: Mapping[str, Any]) -> ModelCost:
-    if 'profile' in entry:
-        return load(path.parent / str(entry['profile'])).cost()
-    fields = dict(entry)
-    blocks = int(fields.pop('blocks', 0))
-    try:
-        curve = BatchCurve(tuple(float(t) for t in fields.pop('times_s')))
-        weights = (int(fields.pop('block_bytes')),) * blocks
-        return ModelCost(name=name, weight_bytes=weights, curves=(curve,) * blocks, **fields)
-    except (KeyError, TypeError) as error:
-        raise ParameterError(
-            f'models.{name}', 'a profile, or blocks, passes, block_bytes, kv_bytes, '
-            'hidden_bytes, latent_bytes and times_s', repr(error),
-        ) from error  # fmt: skip
+def _model(path: Path, entry: Entry) -> ModelCost:
+    name = entry.where.rpartition('.')[2]
+    if entry.has('profile'):
+        entry.only({'profile'})
+        return load(path.parent / entry.text('profile')).cost()
+    entry.only(_MODEL)
+    blocks = entry.whole('blocks')
+    curve = BatchCurve(tuple(entry.numbers('times_s')))
+    return ModelCost(
+        name=name,
+        weight_bytes=(entry.whole('block_bytes', least=0),) * blocks,
+        curves=(curve,) * blocks,
+        passes=entry.whole('passes'),
+        kv_bytes=entry.whole('kv_bytes', least=0),
+        hidden_bytes=entry.whole('hidden_bytes', least=0),
+        latent_bytes=entry.whole('latent_bytes', least=0),
+        entry_s=entry.number('entry_s', 0.0),
+        exit_s=entry.number('exit_s', 0.0),
+        mailbox_depth=entry.whole('mailbox_depth', 2, least=0),
+    )
 
 
-def _event(entry: Mapping[str, Any], pool: PoolFile) -> Event:
-    kinds = [kind for kind in ('open', 'close', 'slow', 'lose') if kind in entry]
-    if len(kinds) != 1 or 'at_s' not in entry:
-        raise ParameterError(
-            'events', "entries with at_s and one of 'open', 'close', 'slow', 'lose'", dict(entry)
-        )
-    kind, subject = kinds[0], str(entry[kinds[0]])
+def _event(entry: Entry, pool: PoolFile, duration_s: float) -> Event:
+    kinds = [kind for kind in _KINDS if entry.has(kind)]
+    if len(kinds) != 1 or not entry.has('at_s'):
+        raise ParameterError(entry.where, f'an at_s and one of {list(_KINDS)}', entry.content)
+    (kind,) = kinds
+    entry.only({'at_s', kind, *_KINDS[kind]})
+    subject, at_s = entry.text(kind), entry.number('at_s')
+    if at_s > duration_s:
+        raise ParameterError(f'{entry.where}.at_s', f'within duration_s, {duration_s}', at_s)
+    if kind == 'open':
+        slo_s = entry.number('slo_s')
+        return Event(at_s, kind, subject, entry.text('model'), slo_s)
     if kind in ('slow', 'lose'):
         pool.pool.index(subject)
-    factor = float(entry.get('factor', 1.0))
+    factor = entry.number('factor', 1.0)
     if not factor > 0:
         raise ParameterError('factor', '> 0', factor)
-    return Event(
-        float(entry['at_s']), kind, subject, str(entry.get('model', '')),
-        float(entry.get('slo_s', 0.0)), factor,
-    )  # fmt: skip
+    return Event(at_s, kind, subject, factor=factor)
 
 
-def _check_models(events: list[Event], pool: PoolFile) -> None:
+def _check_streams(events: list[Event], pool: PoolFile) -> None:
+    """Refuse models that are not there, and names that do not fit each other."""
+    seen: set[str] = set()
+    there: set[str] = set()
     for event in events:
-        if event.kind == 'open' and event.model not in pool.models:
-            raise ParameterError('model', f'one of {sorted(pool.models)}', event.model)
-        if event.kind == 'open' and not event.slo_s > 0:
-            raise ParameterError('slo_s', '> 0', event.slo_s)
+        if event.kind == 'open':
+            if event.model not in pool.models:
+                raise ParameterError('model', f'one of {sorted(pool.models)}', event.model)
+            if not event.slo_s > 0:
+                raise ParameterError('slo_s', '> 0', event.slo_s)
+            if event.subject in there:
+                raise ParameterError('open', 'a name that is not open', event.subject)
+            there.add(event.subject)
+            seen.add(event.subject)
+        elif event.kind == 'close':
+            if event.subject not in seen:
+                raise ParameterError('close', 'a stream opened before', event.subject)
+            there.discard(event.subject)

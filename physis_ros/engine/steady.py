@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Skips what repeats itself in virtual time, exactly.
+
+Without jitter everything that happens follows from the state: which tasks are where, what is due
+when, seen from now. When a state comes again, all that lies between the two comes again, too, as
+long as nothing interferes. Looked for at multiples of all periods, where alone it can come again.
+"""
+
+from __future__ import annotations
+
+from math import lcm
+from typing import TYPE_CHECKING, Any
+
+from physis_ros.engine.token import BEAT, END, Lap, Token
+
+if TYPE_CHECKING:
+    from physis_ros.engine.virtual import VirtualPool
+
+_NEVER = 1 << 62
+_LOOKS = 400
+
+_State = tuple[Any, ...]
+
+
+class Steady:
+    """
+    Looks for a state that has been there before, from now to the end of a run.
+
+    ``next_ns`` is when to look next: before anything of that instant has happened.
+    """
+
+    def __init__(self, pool: VirtualPool, until_ns: int) -> None:
+        self._pool, self._until_ns = pool, until_ns
+        periods = [stream.period_ns for stream in pool.streams.values()]
+        self._stride_ns = lcm(*periods, pool.sensor_ns or 1)
+        self._seen: dict[_State, tuple[int, _State]] = {}
+        self.next_ns = pool.now_ns + self._stride_ns if periods else _NEVER
+
+    def look(self) -> None:
+        """Compare with all states so far; skip to the end when this one was among them."""
+        now_ns = self.next_ns
+        self.next_ns += self._stride_ns
+        if now_ns + self._stride_ns > self._until_ns or len(self._seen) == _LOOKS:
+            self.next_ns = _NEVER
+            return
+        state = _state(self._pool, now_ns)
+        before = self._seen.setdefault(state, (now_ns, _counts(self._pool)))
+        if before[0] < now_ns:
+            self._skip(now_ns, *before)
+            self.next_ns = _NEVER
+
+    def _skip(self, now_ns: int, then_ns: int, counts: _State) -> None:
+        pool, span_ns = self._pool, now_ns - then_ns
+        times = (self._until_ns - now_ns) // span_ns
+        streams, devices = counts
+        for stream, (outputs, lost, chunk) in zip(pool.streams.values(), streams, strict=True):
+            chunks = stream.next_chunk - chunk
+            stream.beats_lost += times * (stream.beats_lost - lost)
+            stream.shift(Lap(outputs, len(stream.outputs), times, chunks, span_ns))
+        for device, (busy_ns, rows, batches) in zip(pool.devices, devices, strict=True):
+            device.busy_ns += times * (device.busy_ns - busy_ns)
+            device.rows += times * (device.rows - rows)
+            device.batches += times * (device.batches - batches)
+        # All by the same: what was in order stays in order.
+        pool.events[:] = [(at + times * span_ns, *rest) for at, *rest in pool.events]
+
+
+def _state(pool: VirtualPool, now_ns: int) -> _State:
+    streams = tuple(
+        (s.beat_ns - now_ns, *(_task(token, now_ns) for token in s.inside.values()))
+        for s in pool.streams.values()
+    )
+    events = tuple(_event(at - now_ns, kind, what) for at, _, kind, what in sorted(pool.events))
+    return streams, events
+
+
+def _task(token: Token, now_ns: int) -> _State:
+    return (
+        token.owner.next_chunk - token.chunk, token.at, token.deadline_ns - now_ns,
+        token.beat_ns - now_ns, token.created_ns - now_ns, token.seen_ns - now_ns,
+    )  # fmt: skip
+
+
+def _event(after_ns: int, kind: int, what: Any) -> _State:
+    if kind == BEAT:
+        return after_ns, kind, what.index
+    if kind == END:
+        return after_ns, kind, what.index, *(_name(token) for token in what.batch)
+    return after_ns, kind, _name(what)
+
+
+def _name(token: Token) -> tuple[int, int]:
+    return token.owner.index, token.owner.next_chunk - token.chunk
+
+
+def _counts(pool: VirtualPool) -> _State:
+    streams = tuple((len(s.outputs), s.beats_lost, s.next_chunk) for s in pool.streams.values())
+    return streams, tuple((d.busy_ns, d.rows, d.batches) for d in pool.devices)

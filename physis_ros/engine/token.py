@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What moves in virtual time: streams, their tasks, devices, and the events between them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from physis_ros.engine.cost import BatchCurve, ModelCost
+from physis_ros.engine.task import Task
+from physis_ros.types import FloatArray
+
+S = 1_000_000_000
+
+# Kinds of events: a stream's beat, a task at a stage, a batch's end, a chunk that is out.
+BEAT, ARRIVE, END, DELIVER = range(4)
+# Virtual nanoseconds, a number that keeps the order of one instant, kind, what it is about.
+Event = tuple[int, int, int, Any]
+
+
+class Output(NamedTuple):
+    """One chunk that came out, in virtual nanoseconds."""
+
+    chunk: int
+    beat_ns: int
+    enter_ns: int
+    observed_ns: int
+    out_ns: int
+
+
+class Lap(NamedTuple):
+    """
+    Outputs that come again and again.
+
+    :param first: the first of them.
+    :param last: the one after them.
+    :param times: how many times more.
+    :param chunks: by how many chunks, and
+    :param span_ns: by how much time each time is later than the one before.
+    """
+
+    first: int
+    last: int
+    times: int
+    chunks: int
+    span_ns: int
+
+
+class Token(Task):
+    """
+    A task of a virtual stream.
+
+    :param owner: the stream.
+    :param beat_ns: the beat it entered for.
+    :param seen_ns: when its observation was taken.
+    """
+
+    __slots__ = ('at', 'beat_ns', 'left', 'owner', 'seen_ns')
+
+    def __init__(self, owner: VirtualStream, chunk: int, now_ns: int, seen_ns: int) -> None:
+        super().__init__(
+            owner.index, 0, chunk, chunk, 0, owner.blocks[0], now_ns + owner.allowed_ns, False,
+            False, 0, now_ns, now_ns,
+        )  # fmt: skip
+        self.owner, self.beat_ns, self.seen_ns = owner, owner.beat_ns, seen_ns
+        # The stage it is at or on its way to, in chain order, and how many are left with it.
+        self.at, self.left = 0, owner.model.stages
+
+    def advance(self) -> None:
+        """Go on to the next stage."""
+        self.at += 1
+        self.left -= 1
+        if self.left:
+            self.step, self.block = self.owner.steps[self.at], self.owner.blocks[self.at]
+
+    def shift(self, span_ns: int, chunks: int) -> None:
+        """Take the place of the task so much later."""
+        self.chunk += chunks
+        self.turn += chunks
+        for name in ('deadline_ns', 'created_ns', 'queued_ns', 'beat_ns', 'seen_ns'):
+            setattr(self, name, getattr(self, name) + span_ns)
+
+
+class VirtualStream:
+    """
+    A stream that runs.
+
+    :param index: in order of opening.
+    :param hosts: device of each stage, in chain order.
+    :param period_ns: distance of its beats.
+    :param in_flight: most chunks in the pipe.
+    :param allowed_ns: from entry to deadline; orders tasks, refuses none.
+    :param first_block: number of its model's first block: tasks of one number form batches.
+    :param wires_ns: from each stage to the next, and from the last to the output.
+    :param rows: of the largest batch.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        index: int,
+        model: ModelCost,
+        hosts: tuple[int, ...],
+        period_ns: int,
+        in_flight: int,
+        allowed_ns: int,
+        opened_ns: int,
+        first_block: int,
+        wires_ns: tuple[int, ...],
+        rows: int,
+    ) -> None:
+        self.name, self.index, self.model, self.hosts = name, index, model, hosts
+        self.period_ns, self.in_flight, self.allowed_ns = period_ns, in_flight, allowed_ns
+        self.opened_ns, self.wires_ns = opened_ns, wires_ns
+        self.steps = tuple(stage // model.blocks for stage in range(model.stages))
+        self.blocks = tuple(first_block + s % model.blocks for s in range(model.stages))
+        tables = {curve: _times_s(curve, rows) for curve in set(model.curves)}
+        self.times_s = [tables[curve] for curve in model.curves]
+        self.extra_s = _extra_s(model, hosts)
+        # Stages on each device, and the time of them all, by rows of the batch each is in.
+        self.held = Counter(hosts)
+        self.work_s: dict[int, FloatArray] = {host: np.zeros(rows + 1) for host in self.held}
+        for stage, host in enumerate(hosts):
+            self.work_s[host] += self.times_s[stage % model.blocks]
+        self.alive, self.beats_lost, self.next_chunk, self.beat_ns = True, 0, 0, 0
+        self.outputs: list[Output] = []
+        self.laps: list[Lap] = []
+        # Chunks in the pipe; the last chunk done at each stage; tasks that came before their turn.
+        self.inside: dict[int, Token] = {}
+        self.done = [-1] * model.stages
+        self.waiting: dict[tuple[int, int], Token] = {}
+
+    def token(self, now_ns: int, seen_ns: int) -> Token:
+        """Return the next chunk's task."""
+        chunk = self.next_chunk
+        self.next_chunk += 1
+        token = self.inside[chunk] = Token(self, chunk, now_ns, seen_ns)
+        return token
+
+    def table(self) -> npt.NDArray[np.int64]:
+        """Return all outputs, those that were skipped included: columns as in :class:`Output`."""
+        ran = np.array(self.outputs, dtype=np.int64).reshape(-1, len(Output._fields))
+        parts, done = [], 0
+        for lap in self.laps:
+            parts.append(ran[done : lap.last])
+            later = np.array([lap.chunks, *[lap.span_ns] * (ran.shape[1] - 1)])
+            times = np.arange(1, lap.times + 1)[:, None, None]
+            parts.append((ran[lap.first : lap.last] + times * later).reshape(-1, ran.shape[1]))
+            done = lap.last
+        return np.concatenate([*parts, ran[done:]])
+
+    def shift(self, lap: Lap) -> None:
+        """Take up the state it has after the laps."""
+        chunks, span_ns = lap.times * lap.chunks, lap.times * lap.span_ns
+        self.laps.append(lap)
+        self.next_chunk += chunks
+        self.beat_ns += span_ns
+        for token in self.inside.values():
+            token.shift(span_ns, chunks)
+        self.inside = {token.chunk: token for token in self.inside.values()}
+        self.waiting = {(token.at, token.chunk): token for token in self.waiting.values()}
+        self.done = [chunk + chunks for chunk in self.done]
+
+
+@dataclass(eq=False)
+class VirtualDevice:
+    """
+    A device that runs.
+
+    :param slow: how many times as long everything takes.
+    :param expected_ns: what a batch of so many rows takes on average; slack is reckoned with it.
+    """
+
+    index: int
+    speed: float
+    ready: list[Token] = field(default_factory=list)
+    batch: Sequence[Token] = ()
+    running: bool = False
+    lost: bool = False
+    slow: float = 1.0
+    busy_ns: int = 0
+    rows: int = 0
+    batches: int = 0
+    expected_ns: list[float] = field(default_factory=list)
+
+
+def _times_s(curve: BatchCurve, rows: int) -> list[float]:
+    """Return the time of a batch of 0 .. ``rows`` rows, cut where the curve ends."""
+    found = []
+    for count in range(rows + 1):
+        full, rest = divmod(count, curve.limit)
+        found.append(full * curve.times_s[-1] + (curve.times_s[rest - 1] if rest else 0.0))
+    return found
+
+
+def _extra_s(model: ModelCost, hosts: Sequence[int]) -> dict[int, float]:
+    """Return what stages do beside their block: encode, where a device enters a step; decode."""
+    first: dict[int, int] = {}
+    for stage in range(0, model.stages, model.blocks):
+        first.setdefault(hosts[stage], stage)
+    extra_s = dict.fromkeys(first.values(), model.entry_s) if model.entry_s else {}
+    if model.exit_s:
+        last = model.stages - 1
+        extra_s[last] = extra_s.get(last, 0.0) + model.exit_s
+    return extra_s
