@@ -22,7 +22,7 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -143,6 +143,25 @@ class Watched:
         out = self._inner.decode(latent, inputs, frames)
         self._left(called_ns)
         return out
+
+    def constrain(self, latent: Tensor, prefix: Tensor, weight: Tensor) -> Tensor:
+        """As the model."""
+        called_ns = self._called()
+        out = self._inner.constrain(latent, prefix, weight)
+        self._left(called_ns)
+        return out
+
+    def witness(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """As the model."""
+        return self._inner.witness(inputs)
+
+    def hold(self, blocks: Collection[int]) -> None:
+        """As the model."""
+        self._inner.hold(blocks)
+
+    def drop(self, blocks: Collection[int]) -> None:
+        """As the model."""
+        self._inner.drop(blocks)
 
 
 class _Window:

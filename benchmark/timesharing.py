@@ -33,6 +33,8 @@ from physis_ros.engine.serial import SerialEngine
 BAR_STEPS, BAR_STREAMS, BAR_DIFFERENCE = 0.6, 1.6, 1e-5
 # Wan2.2 5B on one GPU, 173 -> 98 ms a chunk; Wan2.1 1.3B on two GPUs, 187 -> 139 ms.
 PUBLISHED = {'Wan2.2 TI2V 5B, 1 GPU': 98 / 173, 'Wan2.1 1.3B, 2 GPUs': 139 / 187}
+# Both streams answer one after the other: so long the first waits for the second's next chunk.
+WAIT_US = 1000
 _VARIED = 64
 
 
@@ -105,14 +107,15 @@ def sides(model: str, spec: ModelSpec, stack: ExitStack) -> dict[str, Side]:
 
     ``batched`` has D + 1 chunks in flight: one waits at the entry, so that D rows are always
     there. ``two`` gives each of two streams one chunk in flight, like ``plain`` its one: there
-    company comes only from the other stream. ``two_deep`` fills both streams.
+    company comes only from the other stream, and is waited for within the slack of 1 s.
+    ``two_deep`` fills both streams.
     """
     steps = spec.steps
     kinds: dict[str, tuple[tuple[str, ...], dict[str, int]]] = {
         'plain': (('a',), {'max_batch': 1, 'in_flight': 1}),
         'unbatched': (('a',), {'max_batch': 1, 'in_flight': steps + 1}),
         'batched': (('a',), {'max_batch': steps, 'in_flight': steps + 1}),
-        'two': (('a', 'b'), {'max_batch': 2, 'in_flight': 1}),
+        'two': (('a', 'b'), {'max_batch': 2, 'in_flight': 1, 'batch_wait_us': WAIT_US}),
         'two_deep': (('a', 'b'), {'max_batch': 2 * steps, 'in_flight': steps + 1}),
     }
     values = [inputs(spec, number) for number in range(_VARIED)]
