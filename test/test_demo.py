@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
+from ros_cases import small_weights
 
 from physis_ros.errors import ParameterError
 from physis_ros.evaluation import topics
@@ -44,6 +46,9 @@ def options(tmp_path: Path, *arguments: str) -> demo_options.DemoOptions:
         (['--seconds', 'nan'], '--seconds must be from 2 to 86400, got nan'),
         (['--servo-hz', '5'], '--servo-hz must be from 10 to 1000, got 5.0'),
         (['--delay-ms', '-1'], '--delay-ms must be from 0 to 5000, got -1.0'),
+        (['--streams', '0'], '--streams must be from 1 to 8, got 0'),
+        (['--streams', '2', '--speed', '2'], '--speed must be 1 with several arms'),
+        (['--period-ms', '-3'], '--period-ms must be from 1 to 60000, got -3.0'),
         (['--speed', '0'], '--speed must be from 0.05 to 20, got 0.0'),
         (['--workers', '200'], '--workers must be at most '),
         (['--model', 'other'], "--model must be 'reach', 'reach:clean' or"),
@@ -81,6 +86,14 @@ def test_a_weights_file_of_another_kind_is_refused(tmp_path: Path):
 
 
 @pytest.mark.ros
+def test_renewal_is_for_weights_that_allow_it(tmp_path: Path):
+    step = ('--conditioning', 'step', '--workers', '1')
+    assert demo_preflight.check(options(tmp_path, *step)).kv_rule == 'same_step'
+    with pytest.raises(ParameterError, match=r"--conditioning must be 'entry' for reach:clean"):
+        demo_preflight.check(options(tmp_path, '--kv-rule', 'clean', *step))
+
+
+@pytest.mark.ros
 def test_the_domain_is_the_users_or_a_free_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     asked = options(tmp_path, '--model', 'synthetic:', '--workers', '1')
     monkeypatch.setenv('ROS_DOMAIN_ID', '17')
@@ -106,11 +119,14 @@ def test_a_child_that_dies_is_reported_with_its_last_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     made = children(tmp_path, monkeypatch, 'print("no paper left"); raise SystemExit(3)')
-    made.start('printer', 'noded', {'printer:colour': 'blue', 'fast': True, 'names': ['a', 'b']})
+    made.start('printer', 'noded', {'colour': "b'lue", 'fast': True, 'names': ['a', 'b']})
     assert made.wait(['printer'], 20)
     with pytest.raises(ChildDied, match='printer ended with exit code 3') as died:
         made.check()
     assert died.value.tail == 'no paper left'
+    given = yaml.safe_load((tmp_path / 'printer.yaml').read_text())
+    parameters = {'colour': "b'lue", 'fast': True, 'names': ['a', 'b']}
+    assert given == {'/**/noded': {'ros__parameters': parameters}}
     assert made.failures() == {}
     assert meaning(-9) == 'signal SIGKILL'
 
@@ -210,6 +226,32 @@ def test_a_whole_run_ends_with_figures_report_and_recording(tmp_path: Path):
 
 @pytest.mark.ros
 @pytest.mark.slow
+def test_several_arms_on_one_engine_end_with_a_row_for_each(tmp_path: Path):
+    # A small model: it is the arms that are many here.
+    model = f'reach:{small_weights(tmp_path)}'
+    out = tmp_path / 'out'
+    process = start_demo(out, '--json', '--streams', '2', '--model', model)
+    said, err = process.communicate(timeout=START_S)
+    assert process.returncode == 0, err
+    summary = json.loads(said)
+    assert summary['troubles'] == []
+    assert summary['episodes'] == 1
+    streams = summary['streams']
+    assert list(streams) == ['arm_1', 'arm_2']
+    assert [one['seed'] for one in streams.values()] == [0, 1000]
+    for one in streams.values():
+        assert one['ticks'] > 0
+        assert one['configuration']['period_ms'] == 200.0
+        assert one['expert_track_error_m']['mean'] < 0.01 < one['hold_track_error_m']
+        assert False not in one['live_agrees'].values()
+    assert {path.name for path in map(Path, summary['files'])} >= {
+        'run.mcap', 'summary.json', 'report.html', 'report_arm_1.html', 'report_arm_2.html',
+    }  # fmt: skip
+    assert 'report_arm_2.html' in (out / 'report.html').read_text()
+
+
+@pytest.mark.ros
+@pytest.mark.slow
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_loading_leaves_nothing_behind(tmp_path: Path, number: signal.Signals):
     process = start_demo(tmp_path)
@@ -258,6 +300,7 @@ def test_an_engine_that_was_loaded_again_is_told_at_the_end(tmp_path: Path):
     asked = options(tmp_path, '--model', 'synthetic:', '--workers', '1')
     view = Notes()
     run = DemoRun(asked, demo_preflight.check(asked), view, Stop())  # type: ignore[arg-type]
+    (watch,) = run._watches
     died = 'worker 0 ended with exit code -9'
     for state, reason in (
         (StreamStatus.STATE_RUNNING, ''),
@@ -265,8 +308,7 @@ def test_an_engine_that_was_loaded_again_is_told_at_the_end(tmp_path: Path):
         (StreamStatus.STATE_LOADING, died),
         (StreamStatus.STATE_RUNNING, ''),
     ):
-        run._heard.stream = StreamStatus(state=state, reason=reason)
-        run._watch_engine()
+        watch.look(StreamStatus(state=state, reason=reason), 0.0)
     assert view.notes == [f'engine loading: {died}', 'engine running again']
     assert run.finish() == [f'the engine failed in the run and began to load again: {died}']
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from physis_ros.commands.bag import add_bag
+
+if TYPE_CHECKING:
+    from physis_ros.evaluation.accounting import Agreement
 
 
 def add_account_parser(commands: Any) -> None:
@@ -22,23 +27,36 @@ def add_account_parser(commands: Any) -> None:
 
 def account(args: argparse.Namespace) -> int:
     """Print the account; exit code 1 when it is not what the servo had said."""
-    from dataclasses import asdict
-
     from physis_ros.evaluation import accounting, topics
     from physis_ros.evaluation.bag import Bag
     from physis_ros.evaluation.recording import read
 
     with Bag(args.bag) as bag:
-        recording = read(bag, topics.find(bag))
-    rows = accounting.agreements(accounting.recompute(recording), recording.status)
+        recordings = {name: read(bag, topics.find(bag, name)) for name in topics.streams(bag)}
+    found = {
+        name: accounting.agreements(accounting.recompute(recording), recording.status)
+        for name, recording in recordings.items()
+    }
     if args.json:
-        print(json.dumps([asdict(row) for row in rows]))
+        print(json.dumps(_data(found)))
     else:
-        print(f'{"":28}{"live":>14}{"recomputed":>14}')
-        for row in rows:
-            mark = {True: '', False: '  differs', None: ''}[row.agrees]
-            print(f'{row.name:28}{_figure(row.live):>14}{_figure(row.recomputed):>14}{mark}')
-    return int(any(row.agrees is False for row in rows))
+        for name, rows in found.items():
+            _print(name, rows)
+    return int(any(row.agrees is False for rows in found.values() for row in rows))
+
+
+def _data(found: Mapping[str, Sequence[Agreement]]) -> object:
+    """Return the rows of the only stream, or of each by its name."""
+    data = {name: [asdict(row) for row in rows] for name, rows in found.items()}
+    return data if len(data) > 1 else next(iter(data.values()))
+
+
+def _print(name: str, rows: Sequence[Agreement]) -> None:
+    """Print the account of one stream."""
+    print(f'{name:28}{"live":>14}{"recomputed":>14}')
+    for row in rows:
+        mark = {True: '', False: '  differs', None: ''}[row.agrees]
+        print(f'{row.name:28}{_figure(row.live):>14}{_figure(row.recomputed):>14}{mark}')
 
 
 def _figure(value: float | None) -> str:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The frame of the report: markup and style, nothing that is loaded from elsewhere."""
 
-PAGE = """<!DOCTYPE html>
+HEAD = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -39,7 +39,11 @@ td {{ font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }}
 .two section {{ margin-top: 16px; }}
 </style>
 </head>
-<body>
+"""
+
+PAGE = (
+    HEAD
+    + """<body>
 <main>
 <header><h1>{title}</h1><p>{subtitle}</p></header>
 <div class="cards">{cards}</div>
@@ -57,3 +61,16 @@ td {{ font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }}
 </body>
 </html>
 """
+)
+
+FLEET_PAGE = (
+    HEAD
+    + """<body>
+<main style="max-width: 1300px">
+<header><h1>{title}</h1><p>{subtitle}</p></header>
+<section><h2>Streams</h2><p>Each leads to its own page.</p><table>{rows}</table></section>
+</main>
+</body>
+</html>
+"""
+)

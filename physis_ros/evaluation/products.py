@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what is made from a recording: ``summary.json``, ``report.html``, ``predicted.gif``."""
+"""
+Writes what is made from a recording: ``summary.json``, ``report.html``, ``predicted.gif``.
+
+With several streams each has a report of its own, to which ``report.html`` leads.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from physis_ros.errors import BagError
+from physis_ros.evaluation import fleet, topics
 from physis_ros.evaluation.bag import Bag
-from physis_ros.evaluation.summary import evaluate
+from physis_ros.evaluation.summary import Evaluation, evaluate
 
 
 @dataclass(frozen=True)
@@ -37,22 +42,52 @@ def write(folder: Path, *, trace: Path | None = None, report: bool = True) -> Pr
     """
     target = folder if folder.is_dir() else folder.parent
     with Bag(folder) as bag:
-        evaluation = evaluate(bag)
+        found = {name: evaluate(bag, name) for name in topics.streams(bag)}
         files = [bag.path]
-    summary_path = target / 'summary.json'
+    several = len(found) > 1
+    summary = _joined({name: one.summary for name, one in found.items()})
     try:
-        summary_path.write_text(json.dumps(evaluation.summary, indent=2) + '\n')
+        summary_path = target / 'summary.json'
+        summary_path.write_text(json.dumps(summary, indent=2) + '\n')
         files.append(summary_path)
         if report:
-            # Drawing libraries take a second to load.
-            from physis_ros.evaluation.animation import write_animation
-            from physis_ros.evaluation.report import write_report
-
-            files.append(write_report(target / 'report.html', evaluation, trace))
-            if evaluation.compared:
-                files.append(write_animation(target / 'predicted.gif', evaluation.compared))
+            # Chunks of several streams bear the same numbers in a trace.
+            files += _reports(target, found, None if several else trace)
+            if several:
+                files.append(_overview(target, summary))
     except OSError as error:
         raise BagError(f'cannot write into {target}: {error.strerror}') from error
     if trace is not None and trace.is_file():
         files.append(trace)
-    return Products(evaluation.summary, files)
+    return Products(summary, files)
+
+
+def _joined(summaries: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the summary of the only stream, or of all of them."""
+    return fleet.join(summaries) if len(summaries) > 1 else next(iter(summaries.values()))
+
+
+def _reports(target: Path, found: dict[str, Evaluation], trace: Path | None) -> list[Path]:
+    """Write the report of each stream, and the animation of the first that has one."""
+    # Drawing libraries take a second to load.
+    from physis_ros.evaluation.animation import write_animation
+    from physis_ros.evaluation.report import write_report
+
+    files = [
+        write_report(target / _page(name), evaluation, trace) for name, evaluation in found.items()
+    ]
+    compared = [one.compared for one in found.values() if one.compared]
+    if compared:
+        files.append(write_animation(target / 'predicted.gif', compared[0]))
+    return files
+
+
+def _overview(target: Path, summary: dict[str, Any]) -> Path:
+    """Write the page that leads to all streams."""
+    pages = {name: target / _page(name) for name in summary['streams']}
+    return fleet.write_fleet_report(target / 'report.html', summary, pages)
+
+
+def _page(stream: str) -> str:
+    """Return the file name of a stream's report."""
+    return f'report_{stream}.html' if stream else 'report.html'

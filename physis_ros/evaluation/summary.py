@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from physis_ros import __version__
@@ -66,14 +66,15 @@ class Evaluation:
     summary: dict[str, Any]
 
 
-def evaluate(bag: Bag) -> Evaluation:
+def evaluate(bag: Bag, stream: str = '') -> Evaluation:
     """
     Read a recording and compute everything.
 
+    :param stream: one of several (:func:`topics.streams`); empty: the only one.
     :raises BagError: when it lacks chunks or ticks, or cannot be read.
     """
-    names = topics.find(bag)
-    recording = read(bag, names)
+    names = topics.find(bag, stream)
+    recording = _own(read(bag, names), stream)
     account = accounting.recompute(recording)
     episodes = tracking.tracked(recording)
     track = tracking.figures(episodes)
@@ -81,6 +82,15 @@ def evaluate(bag: Bag) -> Evaluation:
     quality = frames.figures(pictures, unmatched)
     summary = _summary(recording, account, track, quality)
     return Evaluation(recording, account, episodes, track, pictures, quality, summary)
+
+
+def _own(recording: Recording, stream: str) -> Recording:
+    """Return a recording with what was configured for this stream alone in place of the rest."""
+    given = dict(recording.configuration)
+    robots = given.get('robots', {})
+    if not stream or stream not in robots:
+        return recording
+    return replace(recording, configuration={**given, **robots[stream]})
 
 
 def _summary(

@@ -9,6 +9,8 @@ from typing import Any
 
 from rich.table import Table
 
+from physis_ros.evaluation.fleet import fleet_table
+
 
 @dataclass(frozen=True)
 class Row:
@@ -56,7 +58,9 @@ def rows(summary: Mapping[str, Any]) -> list[Row]:
 
 
 def summary_table(summary: Mapping[str, Any]) -> Table:
-    """Return the figures as a table for a terminal."""
+    """Return the figures as a table for a terminal; of several streams a row for each."""
+    if 'streams' in summary:
+        return fleet_table(summary)
     table = Table(title='result', show_header=False, title_justify='left')
     table.add_column(style='bold')
     table.add_column()

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from physis_ros.errors import BagError
 from physis_ros.evaluation.bag import Bag
 
 CONFIGURATION = '/demo/configuration'
+CHUNKS = 'physis_ros/msg/ActionChunk'
 
 
 @dataclass(frozen=True)
@@ -42,38 +44,56 @@ class Topics:
     stages: str = ''
 
 
-def find(bag: Bag) -> Topics:
+def streams(bag: Bag) -> tuple[str, ...]:
+    """Return the streams of a recording, by the part before their chunks; one has no name here."""
+    found = _recorded(bag, CHUNKS)
+    return tuple(topic.rsplit('/', 2)[-2] for topic in found) if len(found) > 1 else ('',)
+
+
+def find(bag: Bag, stream: str = '') -> Topics:
     """
     Find the topics of one stream.
 
+    :param stream: its name is a part of the names of all of its topics; empty: it is the only one.
     :raises BagError: when there is not exactly one topic of chunks and one of ticks.
     """
-    images = bag.of_type('sensor_msgs/msg/Image')
+    images = _of(bag.of_type('sensor_msgs/msg/Image'), stream)
     predicted = [name for name in images if name.endswith('predicted_image')]
     cameras = [name for name in images if name not in predicted]
-    joints = bag.of_type('sensor_msgs/msg/JointState')
+    joints = _of(bag.of_type('sensor_msgs/msg/JointState'), stream)
     return Topics(
-        chunks=_only(bag, 'physis_ros/msg/ActionChunk'),
-        playback=_only(bag, 'physis_ros/msg/Playback'),
-        status=_first(bag.of_type('physis_ros/msg/PlaybackStatus')),
+        chunks=_only(bag, CHUNKS, stream),
+        playback=_only(bag, 'physis_ros/msg/Playback', stream),
+        status=_first(_of(bag.of_type('physis_ros/msg/PlaybackStatus'), stream)),
         predicted=_first(predicted),
         camera=_first(cameras),
         joints=_first([name for name in joints if name.endswith('joint_states')]),
-        tip=_named(bag, 'tip'),
-        target=_named(bag, 'target'),
-        episode=_named(bag, 'episode'),
+        tip=_named(bag, 'tip', stream),
+        target=_named(bag, 'target', stream),
+        episode=_named(bag, 'episode', stream),
         configuration=CONFIGURATION if CONFIGURATION in bag.topics else '',
-        stages=_named(bag, 'stages'),
+        stages=_named(bag, 'stages', stream),
     )
 
 
-def _only(bag: Bag, msgtype: str) -> str:
+def _recorded(bag: Bag, msgtype: str) -> list[str]:
+    """Return the topics of a type that hold something."""
+    return [name for name in bag.of_type(msgtype) if bag.counts[name]]
+
+
+def _of(names: Iterable[str], stream: str) -> list[str]:
+    """Return the names that are of a stream."""
+    return [name for name in names if not stream or stream in name.split('/')]
+
+
+def _only(bag: Bag, msgtype: str, stream: str) -> str:
     """Return the one topic of a type."""
-    found = [name for name in bag.of_type(msgtype) if bag.counts[name]]
+    found = _of(_recorded(bag, msgtype), stream)
     if len(found) != 1:
+        whose = f' for stream {stream!r}' if stream else ''
         raise BagError(
-            f'recording {bag.path} must hold one topic of {msgtype}, got {found or "none"} among '
-            f'{sorted(bag.topics)}'
+            f'recording {bag.path} must hold one topic of {msgtype}{whose}, got '
+            f'{found or "none"} among {sorted(bag.topics)}'
         )
     return found[0]
 
@@ -83,6 +103,7 @@ def _first(names: list[str]) -> str:
     return names[0] if names else ''
 
 
-def _named(bag: Bag, last: str) -> str:
+def _named(bag: Bag, last: str, stream: str) -> str:
     """Return the topic whose last part is ``last``, or nothing."""
-    return _first(sorted(name for name in bag.topics if name.rsplit('/', 1)[-1] == last))
+    names = sorted(name for name in bag.topics if name.rsplit('/', 1)[-1] == last)
+    return _first(_of(names, stream))

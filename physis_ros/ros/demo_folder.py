@@ -13,13 +13,21 @@ import shutil
 from pathlib import Path
 
 from physis_ros.errors import ParameterError
+from physis_ros.ros.demo_options import MOST_STREAMS as MOST
 
 MARK = '.physis-demo'
-PRODUCTS = ('run.mcap', 'summary.json', 'report.html', 'predicted.gif', 'trace.json')
+PRODUCTS = (
+    *('run.mcap', 'summary.json', 'report.html', 'predicted.gif', 'trace.json'),
+    *(f'report_arm_{index}.html' for index in range(1, MOST + 1)),
+)
+NODES = (
+    *('recorder', 'wam', 'arm', 'servo'),
+    *(f'{kind}_{index}' for kind in ('arm', 'servo') for index in range(1, MOST + 1)),
+)
 # What a run writes into the folders that it makes.
 CONTENTS = {
     'run': ('run.mcap', 'metadata.yaml'),
-    'log': ('recorder.log', 'wam.log', 'arm.log', 'servo.log'),
+    'log': tuple(f'{node}.{kind}' for node in NODES for kind in ('log', 'yaml')),
 }
 LEAST_FREE_BYTES = 200 << 20
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from physis_ros.evaluation.tracking import SETTLE_S
 from physis_ros.msg import PlaybackStatus, StreamStatus
 from physis_ros.ros import qos
 from physis_ros.ros.conversions import time_ns
+from physis_ros.ros.demo_robots import Robot
 from physis_ros.ros.draining import drained, subscribe
 
 TRUTH = QoSProfile(depth=100, reliability=ReliabilityPolicy.RELIABLE)
@@ -56,7 +57,7 @@ class Tracking:
 @dataclass
 class Heard:
     """
-    The newest of everything.
+    The newest of everything about one robot.
 
     :param stream: status of the engine, None before the first.
     :param playback: status of the servo, None before the first.
@@ -76,24 +77,43 @@ class Monitor:
     A node that listens. Single-threaded.
 
     :param configuration: of the run; latched on ``/demo/configuration`` for recorder and reader.
+    :param robots: to listen to.
     """
 
-    def __init__(self, configuration: Mapping[str, Any]) -> None:
+    def __init__(self, configuration: Mapping[str, Any], robots: Sequence[Robot]) -> None:
         rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
-        self.heard = Heard()
         self._node = Node('demo')
         self._out = self._node.create_publisher(String, '~/configuration', qos.LATCHED)
         self._out.publish(String(data=json.dumps(dict(configuration))))
-        self._stream = self._listen(StreamStatus, 'wam_node/stream_status', qos.LATCHED)
-        self._playback = self._listen(PlaybackStatus, 'servo_node/playback_status', qos.LATCHED)
-        self._episode = self._listen(Int32, 'arm_node/episode', qos.LATCHED)
-        self._tip = self._listen(PointStamped, 'arm_node/tip', TRUTH)
-        self._target = self._listen(PointStamped, 'arm_node/target', TRUTH)
-        self._targets: dict[int, Any] = {}
+        self._ears = [Ear(self._node, robot) for robot in robots]
 
-    def _listen(self, kind: type, topic: str, profile: QoSProfile) -> Any:
-        """Subscribe to one topic."""
-        return subscribe(self._node, kind, topic, profile)
+    def look(self) -> tuple[Heard, ...]:
+        """Take everything that has come since the last look; one for each robot."""
+        return tuple(ear.look() for ear in self._ears)
+
+    def close(self) -> None:
+        """Leave the graph."""
+        self._node.destroy_node()
+        rclpy.try_shutdown()
+
+
+class Ear:
+    """
+    Listens to one robot and its stream.
+
+    :param node: the listener.
+    """
+
+    def __init__(self, node: Node, robot: Robot) -> None:
+        self.heard = Heard()
+        own, ours = robot.own, robot.namespace
+        self._stream = subscribe(node, StreamStatus, f'{own}/stream_status', qos.LATCHED)
+        topic = f'{ours}/servo_node/playback_status'
+        self._playback = subscribe(node, PlaybackStatus, topic, qos.LATCHED)
+        self._episode = subscribe(node, Int32, f'{ours}/arm_node/episode', qos.LATCHED)
+        self._tip = subscribe(node, PointStamped, f'{ours}/arm_node/tip', TRUTH)
+        self._target = subscribe(node, PointStamped, f'{ours}/arm_node/target', TRUTH)
+        self._targets: dict[int, Any] = {}
 
     def look(self) -> Heard:
         """Take everything that has come since the last look."""
@@ -106,11 +126,6 @@ class Monitor:
         for message, _ in drained(self._episode):
             self._turn(int(message.data))
         return heard
-
-    def close(self) -> None:
-        """Leave the graph."""
-        self._node.destroy_node()
-        rclpy.try_shutdown()
 
     def _track(self) -> None:
         """Pair tip and target by their stamps."""

@@ -15,6 +15,10 @@ from physis_ros.errors import ParameterError
 
 KV_MODELS = {'same_step': 'reach', 'clean': 'reach:clean'}
 LEAST_SECONDS = 2.0
+MOST_STREAMS = 8
+# [ms] For each stream, so that all together ask no more of the engine than one; but a chunk covers
+# 400 ms, and the next must be there well before it ends.
+PERIOD_MS, LONGEST_PERIOD_MS = 100.0, 300.0
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,11 @@ class DemoOptions:
     :param delay_ms: added to the camera's path [ms].
     :param model: what runs; see ``physis_ros.backbones.registry``.
     :param grouping: how its stages are placed on workers.
+    :param conditioning: ``entry`` or ``step``: whether chunks under way see what is newer.
     :param trace: file for a trace that Perfetto opens.
     :param speed: simulated per real time [1].
+    :param streams: arms, each with a stream of its own, on one engine [1].
+    :param period_ms: between the chunks of a stream [ms].
     :param json: print one JSON object instead of a table.
     :param report: write ``report.html`` and ``predicted.gif``.
     """
@@ -47,7 +54,10 @@ class DemoOptions:
     delay_ms: float = 0.0
     model: str = 'reach'
     grouping: str = 'stage'
+    conditioning: str = 'entry'
     speed: float = 1.0
+    streams: int = 1
+    period_ms: float = PERIOD_MS
     json: bool = False
     report: bool = True
 
@@ -57,7 +67,12 @@ class DemoOptions:
 
         :raises ParameterError: naming the option.
         """
-        whole = (('episodes', 1, 10_000), ('seed', 0, 2**31 - 1), ('workers', 1, 256))
+        whole = (
+            ('episodes', 1, 10_000),
+            ('seed', 0, 2**31 - 1),
+            ('workers', 1, 256),
+            ('streams', 1, MOST_STREAMS),
+        )
         for name, low, high in whole:
             if not low <= getattr(self, name) <= high:
                 raise ParameterError(f'--{name}', f'from {low} to {high}', getattr(self, name))
@@ -66,12 +81,17 @@ class DemoOptions:
             ('servo_hz', 10.0, 1000.0),
             ('delay_ms', 0.0, 5000.0),
             ('speed', 0.05, 20.0),
+            ('period_ms', 1.0, 60_000.0),
         )
         for name, least, most in spans:
             value = getattr(self, name)
             if not (math.isfinite(value) and least <= value <= most):
                 option = '--' + name.replace('_', '-')
                 raise ParameterError(option, f'from {least:g} to {most:g}', value)
+
+        if self.streams > 1 and self.speed != 1.0:
+            rule = '1 with several arms, as each makes a time of its own'
+            raise ParameterError('--speed', rule, self.speed)
 
     def configuration(self) -> dict[str, Any]:
         """Return what is recorded with the run, for whoever evaluates it."""
@@ -108,11 +128,18 @@ def parse(arguments: Sequence[str] | None = None) -> DemoOptions:
         help='camera images come so much later [ms]')  # fmt: skip
     add('--kv-rule', choices=list(KV_MODELS), default='same_step',
         help='weights: same-step (pipelined) or the clean-KV twin (serial)')  # fmt: skip
+    add('--conditioning', choices=['entry', 'step'], default=default.conditioning,
+        help='chunks keep the observation they entered with, or take the newest at every denoise '
+        'step; default %(default)s')  # fmt: skip
     add('--model', metavar='URI', help='another model: reach:FILE.safetensors')
     add('--trace', type=Path, metavar='FILE',
         help='where to write the trace that Perfetto opens, default DIR/trace.json')  # fmt: skip
     add('--speed', type=float, default=default.speed, metavar='F',
         help='simulated seconds per real second, default %(default)s')  # fmt: skip
+    add('--streams', type=int, default=default.streams, metavar='N',
+        help='arms on one engine, each with a stream of its own, default %(default)s')  # fmt: skip
+    add('--period-ms', type=float, metavar='P',
+        help='between chunks of a stream [ms], default 100 times N, at most 300')  # fmt: skip
     add('--no-report', action='store_true', help='leave report.html and predicted.gif out')
     add('--json', action='store_true', help='print one JSON object, nothing else, to stdout')
     return options(parser.parse_args(arguments))
@@ -134,7 +161,10 @@ def options(args: argparse.Namespace) -> DemoOptions:
         model=args.model or KV_MODELS[args.kv_rule],
         # Clean weights keep all passes of a block on one worker.
         grouping='block' if clean else 'stage',
+        conditioning=args.conditioning,
         speed=args.speed,
+        streams=args.streams,
+        period_ms=args.period_ms or min(PERIOD_MS * max(args.streams, 1), LONGEST_PERIOD_MS),
         json=args.json,
         report=not args.no_report,
     )

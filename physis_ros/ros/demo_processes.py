@@ -101,14 +101,15 @@ class Children:
         """
         Start one node.
 
-        :param module: with a ``main``, run by this interpreter.
-        :param parameters: ROS parameters.
-        :param rest: further ROS arguments, such as remappings and parameter files.
+        :param module: with a ``main``, run by this interpreter; its last part names the node.
+        :param parameters: ROS parameters; kept in a file beside the log.
+        :param rest: further ROS arguments, such as remappings and files with other parameters.
         :param niceness: below 0 it comes before other processes, where that is permitted.
         """
-        arguments = ['--ros-args', *rest]
-        for key, value in parameters.items():
-            arguments += ['-p', f'{key}:={_yaml(value)}']
+        given = self._folder / f'{name}.yaml'
+        given.write_text(_section(module.rsplit('.', 1)[-1], parameters))
+        # The last file wins.
+        arguments = ['--ros-args', *rest, '--params-file', str(given)]
         log = self._folder / f'{name}.log'
         parent = os.getpid()
         with log.open('wb') as output:
@@ -201,6 +202,12 @@ def _die_with(parent: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def _section(node: str, parameters: Mapping[str, object]) -> str:
+    """Write the parameters of a node, in whatever namespace it is."""
+    lines = [f'    {name}: {_yaml(value)}\n' for name, value in parameters.items()]
+    return f'/**/{node}:\n  ros__parameters:\n{"".join(lines) or "    {}"}'
 
 
 def _yaml(value: object) -> str:

@@ -19,9 +19,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from physis_ros.ros.demo_fleet_view import fleet_table, fleet_words
 from physis_ros.ros.demo_monitor import Heard
 from physis_ros.ros.demo_options import DemoOptions
 from physis_ros.ros.demo_processes import Child
+from physis_ros.ros.demo_robots import robots
 from physis_ros.ros.status_view import (
     depth_bar,
     depth_ms,
@@ -48,6 +50,7 @@ class View:
 
     def __init__(self, options: DemoOptions, stream: TextIO) -> None:
         self._options = options
+        self._robots = robots(options.streams, options.seed)
         self._console = Console(file=stream)
         self._begun_s = time.monotonic()
         self._line_s = -LINE_EVERY_S
@@ -57,13 +60,13 @@ class View:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
 
-    def show(self, heard: Heard, children: Sequence[Child]) -> None:
-        """Show the newest state."""
+    def show(self, fleet: Sequence[Heard], children: Sequence[Child]) -> None:
+        """Show the newest state of every robot."""
         if self._live is not None:
-            self._live.update(self._screen(heard, children), refresh=True)
+            self._live.update(self._screen(fleet, children), refresh=True)
         elif time.monotonic() - self._line_s >= LINE_EVERY_S:
             self._line_s = time.monotonic()
-            self._print(self._line(heard))
+            self._print(self._line(fleet))
 
     def note(self, text: str) -> None:
         """Say that something happened."""
@@ -88,9 +91,12 @@ class View:
         """Print one line as it is."""
         self._console.print(f'demo: {text}', markup=False, highlight=False, soft_wrap=True)
 
-    def _line(self, heard: Heard) -> str:
+    def _line(self, fleet: Sequence[Heard]) -> str:
         """Return the state as one line."""
+        heard = _hindmost(fleet)
         parts = [f'{self._elapsed_s:5.1f} s', self._where(heard)]
+        if len(fleet) > 1:
+            return '; '.join([', '.join(parts), *fleet_words(self._robots, fleet)])
         play, stream = heard.playback, heard.stream
         if stream is not None and stream.chunk_hz > 0:
             parts.append(f'chunks {stream.chunk_hz:.1f} Hz')
@@ -115,15 +121,17 @@ class View:
             return 'starting the nodes'
         return f'engine {STATES.get(heard.stream.state, "unknown")}'
 
-    def _screen(self, heard: Heard, children: Sequence[Child]) -> Panel:
+    def _screen(self, fleet: Sequence[Heard], children: Sequence[Child]) -> Panel:
         """Return everything on one screen."""
+        heard = _hindmost(fleet)
         done = min(max(heard.episode, 0), self._options.episodes)
         bar = ProgressBar(total=self._options.episodes, completed=done, width=40)
         top = Table.grid(padding=(0, 2))
         top.add_row(Text(self._where(heard), style='bold'), bar, f'{self._elapsed_s:.0f} s')
         workers = heard.stream.workers if heard.stream is not None else ()
         lines = (workers_line(workers), _nodes(children))
-        parts: list[Any] = [top, Text(), self._figures(heard), Text(), *lines]
+        figures = self._figures(heard) if len(fleet) == 1 else fleet_table(self._robots, fleet)
+        parts: list[Any] = [top, Text(), figures, Text(), *lines]
         if self._notes:
             parts += [Text(), Text('\n'.join(self._notes), style='yellow')]
         return Panel(
@@ -162,6 +170,11 @@ class View:
         table.add_row('servo', rates[3], 'missed / due', misses, 'buffer', depth)
         table.add_row('', '', 'underrun', underruns, 'playing', play_words(play))
         return table
+
+
+def _hindmost(fleet: Sequence[Heard]) -> Heard:
+    """Return the robot that is in the earliest episode."""
+    return min(fleet, key=lambda heard: heard.episode)
 
 
 def _nodes(children: Sequence[Child]) -> Text:
