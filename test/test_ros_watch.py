@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -55,6 +56,37 @@ def test_a_publisher_that_offers_too_little_is_counted_and_named(bench: Any) -> 
     task = told()['/watched: task']
     assert (task.level, task.message) == (DiagnosticStatus.WARN, 'late')
     assert [(value.key, value.value) for value in task.values] == [('age_ms', '12.35')]
+
+
+def test_T22_Q2_what_is_dropped_before_it_is_taken_is_counted(bench: Any) -> None:
+    node = bench.add(WatchedNode)
+    words_out = bench.probe.create_publisher(String, 'words', 10)
+
+    def heard() -> bool:
+        words_out.publish(String(data='a'))
+        return bool(node.heard)
+
+    assert bench.spin_until(heard, 10)
+    bench.spin_until(lambda: False, 0.1)
+    assert not node.watch.trouble
+    # One deep, and nobody takes them meanwhile: of five, four are never seen.
+    before = len(node.heard)
+    for number in range(5):
+        words_out.publish(String(data=str(number)))
+        time.sleep(0.02)
+    assert bench.spin_until(lambda: len(node.heard) > before, 10)
+    assert node.heard[before:] == ['4']
+    assert node.watch.trouble['/words'].lost == 4
+    assert node.watch.sentences() == ['/words: 4 messages lost']
+    # The numbers of two publishers cannot be told apart: they are let be, not mixed up.
+    other = bench.probe.create_publisher(String, 'words', 10)
+    assert bench.spin_until(lambda: node.source.get_publisher_count() == 2, 10)
+    bench.spin_until(lambda: False, 0.1)
+    other.publish(String(data='b'))
+    assert bench.spin_until(lambda: node.heard[-1] == 'b', 10)
+    words_out.publish(String(data='c'))
+    assert bench.spin_until(lambda: node.heard[-1] == 'c', 10)
+    assert node.watch.trouble['/words'].lost == 4
 
 
 def test_overrides_from_outside_change_the_quality_of_service(bench: Any) -> None:

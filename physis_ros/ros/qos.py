@@ -26,6 +26,7 @@ from rclpy.qos_overriding_options import QoSOverridingOptions
 from rclpy.subscription import Subscription
 
 from physis_ros.ros.metrics import Page
+from physis_ros.ros.sequence import Sequence, informed
 
 _RELIABLE = ReliabilityPolicy.RELIABLE
 _BEST_EFFORT = ReliabilityPolicy.BEST_EFFORT
@@ -48,11 +49,22 @@ CLOCK = QoSProfile(depth=1, reliability=_RELIABLE)
 
 @dataclass
 class TopicTrouble:
-    """What went wrong on one topic so far."""
+    """
+    What went wrong on one topic so far.
+
+    :param told: messages that the middleware said to be lost.
+    :param missed: messages that a publisher numbered and that never came, those among them.
+    """
 
     incompatible: int = 0
     policy: str = ''
-    lost: int = 0
+    told: int = 0
+    missed: int = 0
+
+    @property
+    def lost(self) -> int:
+        """Messages that never came."""
+        return max(self.told, self.missed)
 
 
 class QosWatch:
@@ -79,16 +91,22 @@ class QosWatch:
 
         :param matched: called when a publisher comes or goes.
         """
-        resolved = self._node.resolve_topic_name(topic)
+        resolved, sequence = self._node.resolve_topic_name(topic), Sequence()
+
+        def on_matched(info: Any) -> None:
+            sequence.publishers(info.current_count)
+            if matched is not None:
+                matched(info)
+
         events = SubscriptionEventCallbacks(
             incompatible_qos=lambda info: self._incompatible(resolved, 'publisher', info),
-            message_lost=lambda info: self._lost(resolved, info),
-            matched=matched,
+            message_lost=lambda info: self._told(resolved, info),
+            matched=on_matched,
         )
         return self._node.create_subscription(
             kind,
             topic,
-            callback,
+            informed(callback, lambda info: self._came(resolved, sequence, info)),
             profile,
             event_callbacks=events,
             qos_overriding_options=QoSOverridingOptions.with_default_policies(),
@@ -124,7 +142,7 @@ class QosWatch:
         for topic, item in list(self.trouble.items()):
             text = 'Peers with incompatible quality of service.'
             page.counter('physis_qos_incompatible', text, item.incompatible, topic=topic)
-            text = 'Messages that the middleware dropped.'
+            text = 'Messages that never came.'
             page.counter('physis_messages_lost', text, item.lost, topic=topic)
 
     def _incompatible(self, topic: str, peer: str, info: Any) -> None:
@@ -137,9 +155,15 @@ class QosWatch:
             f'{item.policy}; change it there or with qos_overrides.{topic} here'
         )
 
-    def _lost(self, topic: str, info: Any) -> None:
-        """Count messages that the middleware dropped."""
-        self.trouble.setdefault(topic, TopicTrouble()).lost = info.total_count
+    def _told(self, topic: str, info: Any) -> None:
+        """Take the middleware's count of lost messages."""
+        self.trouble.setdefault(topic, TopicTrouble()).told = info.total_count
+
+    def _came(self, topic: str, sequence: Sequence, info: Any) -> None:
+        """Count messages that were dropped before this one."""
+        missing = sequence.came(info)
+        if missing:
+            self.trouble.setdefault(topic, TopicTrouble()).missed += missing
 
 
 def _policy_name(kind: int) -> str:

@@ -25,6 +25,7 @@ from rclpy.subscription import Subscription
 from physis_ros.evaluation.definitions import typestore
 from physis_ros.evaluation.writer import BagWriter
 from physis_ros.ros.draining import drained, subscribe
+from physis_ros.ros.sequence import Sequence
 from physis_ros.ros.signals import Stop
 
 DRAIN_S = 0.02
@@ -45,20 +46,21 @@ class Source:
     """
 
     def __init__(self, subscription: Subscription, msgtype: str, alone: bool) -> None:
-        self.subscription, self.msgtype, self._alone = subscription, msgtype, alone
+        self.subscription, self.msgtype = subscription, msgtype
         self.topic = subscription.topic_name
-        self.lost = 0
-        self._expected: int | None = None
+        self._sequence = Sequence()
+        self._sequence.publishers(1 if alone else 2)
+
+    @property
+    def lost(self) -> int:
+        """Messages that never came."""
+        return self._sequence.lost
 
     def drain(self, put: Callable[[str, str, int, bytes], bool]) -> None:
         """Hand over everything that has come, with the time at which it came."""
         for data, info in drained(self.subscription):
             put(self.topic, self.msgtype, info['received_timestamp'], data)
-            number = info['publication_sequence_number']
-            if self._alone and number is not None:
-                if self._expected is not None and number > self._expected:
-                    self.lost += number - self._expected
-                self._expected = number + 1
+            self._sequence.came(info)
 
 
 class Recorder(Node):
@@ -116,9 +118,7 @@ class Recorder(Node):
         """Take the topic as bytes, asking for no more than what its publishers offer."""
         msgtype = offers[0].topic_type
         reliable = all(o.qos_profile.reliability == ReliabilityPolicy.RELIABLE for o in offers)
-        latched = all(
-            o.qos_profile.durability == DurabilityPolicy.TRANSIENT_LOCAL for o in offers
-        )
+        latched = all(o.qos_profile.durability == DurabilityPolicy.TRANSIENT_LOCAL for o in offers)
         qos = QoSProfile(
             history=HistoryPolicy.KEEP_LAST,
             depth=PICTURE_DEPTH if msgtype in PICTURES else QUEUE_DEPTH,
