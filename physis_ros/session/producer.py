@@ -138,6 +138,17 @@ class Producer:
 
         :raises EngineError: when the pool is gone.
         """
+        self.begin()
+        if self._own_collector:
+            self._collector.start()
+        self._thread.start()
+
+    def begin(self) -> None:
+        """
+        Begin without threads: the caller takes the turns and brings the results (virtual time).
+
+        :raises EngineError: when the pool is gone.
+        """
         with self._life:
             if self._state is not ProducerState.IDLE:
                 raise ParameterError('producer', 'idle when it is started', self._state.value)
@@ -145,9 +156,6 @@ class Producer:
             self._collector.attach(self._stream, Consumer(self.on_result, self._fail))
             if self._failure is None:
                 self._state = ProducerState.RUNNING
-        if self._own_collector:
-            self._collector.start()
-        self._thread.start()
 
     def pause(self, paused: bool) -> None:
         """
