@@ -49,7 +49,10 @@ def check(options: DemoOptions) -> Ready:
 
     :raises PhysisError: naming what is wrong and what to do.
     """
-    kv_rule, stages = _weights(options.model)
+    kv_rule, stages, conditioning = _weights(options.model)
+    if options.conditioning == 'step' and conditioning == 'entry':
+        rule = f"'entry' for {options.model}, whose weights do not allow renewal"
+        raise ParameterError('--conditioning', rule, options.conditioning)
     _workers(options, stages)
     domain = _domain()
     demo_folder.check(options.out)
@@ -59,11 +62,11 @@ def check(options: DemoOptions) -> Ready:
     return Ready(kv_rule, stages, domain)
 
 
-def _weights(model: str) -> tuple[str, int | None]:
-    """Return KV rule and number of stages, from the header of the weights."""
+def _weights(model: str) -> tuple[str, int | None, str | None]:
+    """Return KV rule, number of stages and conditioning, from the header of the weights."""
     kind, _, rest = model.partition(':')
     if kind == 'synthetic':
-        return 'same_step', None
+        return 'same_step', None, None
     if kind != 'reach':
         known = "'reach', 'reach:clean' or 'reach:FILE.safetensors'"
         raise ParameterError('--model', known, model)
@@ -78,7 +81,8 @@ def _weights(model: str) -> tuple[str, int | None]:
             f'weights {path} must be written by `physis train-reach`, got another header '
             f'({error}); fetch the file again'
         ) from error
-    return rule, blocks * (steps + (rule == 'clean'))
+    stages = blocks * (steps + (rule == 'clean'))
+    return rule, stages, str(header.get('conditioning', 'entry'))
 
 
 def _shipped(kv_rule: str) -> Path:
