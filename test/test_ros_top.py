@@ -139,6 +139,38 @@ def test_a_running_system_under_a_namespace_is_shown(bench: Any, monitor: TopMon
         assert words in text, text
 
 
+def test_several_streams_have_a_row_each_as_long_as_they_are_there(
+    bench: Any, monitor: TopMonitor
+) -> None:
+    create = bench.probe.create_publisher
+    status, playback = stream_status(), playback_status()
+    status.overload = 'overloaded for 2.0 s: worker 0 is behind'
+    left = create(StreamStatus, '/r1/wam_node/left/stream_status', qos.LATCHED)
+    right = create(StreamStatus, '/r1/wam_node/right/stream_status', qos.LATCHED)
+    servo = create(PlaybackStatus, '/r1/left/servo_node/playback_status', qos.LATCHED)
+    for publisher, name in ((left, 'left'), (right, 'right'), (servo, 'left')):
+        message = playback if publisher is servo else status
+        message.stream = name
+        publisher.publish(message)
+    status.stream = 'elsewhere'
+    create(StreamStatus, '/r2/wam_node/other/stream_status', qos.LATCHED).publish(status)
+    seen = seen_when(monitor, lambda seen: len(seen.fleet) == 2 and seen.fleet['left'].playback)
+    assert list(seen.fleet) == ['left', 'right']
+    assert seen.missing == []
+    text = shown(seen)
+    for words in ('left', 'right', 'running', '7 / 500', '130 / 171 ms', 'pid 4711'):
+        assert words in text, text
+    assert text.count('overloaded for 2.0 s') == 1
+    bench.probe.destroy_publisher(right)
+    late_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 10
+    while list(monitor.look(late_s := late_s + 1).fleet) != ['left']:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    silent = monitor.look(late_s).missing
+    assert any('/r1/wam_node/left/stream_status silent for' in words for words in silent)
+
+
 def test_trouble_is_shown_until_it_is_over(bench: Any, monitor: TopMonitor) -> None:
     system = System(bench, '/r1')
     bench.spin_until(lambda: system.diagnostics.get_subscription_count() > 0)

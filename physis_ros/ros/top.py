@@ -38,7 +38,7 @@ def show_once(monitor: TopMonitor, stop: Stop, stream: TextIO) -> int:
     seen, end_s = Seen(), time.monotonic() + ONCE_S
     while not stop.requested and time.monotonic() < end_s:
         seen = monitor.look(time.monotonic())
-        if seen.stream is not None and seen.playback is not None:
+        if seen.stream is not None and seen.playback is not None and not seen.fleet:
             break
         time.sleep(EVERY_S)
     Console(file=stream).print(screen(seen))

@@ -25,8 +25,8 @@ from physis_ros.errors import ParameterError
 from physis_ros.msg import PlaybackStatus, StreamStatus
 from physis_ros.ros import qos
 from physis_ros.ros.draining import drained, subscribe
+from physis_ros.ros.top_fleet import PATIENCE_S, Pair, TopFleet
 
-PATIENCE_S = 3.0
 DIAGNOSTICS = QoSProfile(depth=100, reliability=ReliabilityPolicy.RELIABLE)
 GRAPH = ('ROS_DOMAIN_ID', 'ROS_AUTOMATIC_DISCOVERY_RANGE', 'RMW_IMPLEMENTATION')
 OK = 0
@@ -58,12 +58,14 @@ class Seen:
 
     :param stream: status of the engine, None before the first.
     :param playback: status of the servo, None before the first.
+    :param fleet: where the model node has several streams, each of them by name; else empty.
     :param trouble: what the nodes say is not well, name and message, by name.
     :param missing: what is not heard, each a sentence.
     """
 
     stream: Any | None = None
     playback: Any | None = None
+    fleet: dict[str, Pair] = field(default_factory=dict)
     trouble: dict[str, str] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
@@ -94,6 +96,7 @@ class TopMonitor:
         self._node = self._new_node(namespace)
         self._stream = self._source('wam_node', 'stream_status', StreamStatus)
         self._playback = self._source('servo_node', 'playback_status', PlaybackStatus)
+        self._fleet = TopFleet(self._node)
         self._diagnostics = subscribe(self._node, DiagnosticArray, '/diagnostics', DIAGNOSTICS)
         self._trouble: dict[str, str] = {}
 
@@ -130,11 +133,13 @@ class TopMonitor:
         for message, _ in drained(self._diagnostics):
             for status in message.status:
                 self._note(status)
+        fleet = self._all(self._fleet.look(now_s))
         return Seen(
             stream=self._stream.newest,
             playback=self._playback.newest,
+            fleet=fleet,
             trouble=dict(self._trouble),
-            missing=self._missing(now_s),
+            missing=self._fleet.silent(now_s) if fleet else self._missing(now_s),
         )
 
     def close(self) -> None:
@@ -142,6 +147,13 @@ class TopMonitor:
         self._node.destroy_node()
         if self._owned:
             rclpy.try_shutdown(context=self._context)
+
+    def _all(self, named: dict[str, Pair]) -> dict[str, Pair]:
+        """Return all streams: beside those named in their topics there may be a plain one."""
+        plain = self._stream.newest
+        if not named or plain is None:
+            return named
+        return {plain.stream: Pair(plain, self._playback.newest), **named}
 
     def _note(self, status: Any) -> None:
         """Remember what one task of a node in our namespace says, while it is not well."""

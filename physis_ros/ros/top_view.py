@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The screen of ``physis top``: everything of one stream, what is wrong, and what is missing."""
+"""The screen of ``physis top``: the stream or streams, what is wrong, and what is missing."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from physis_ros.ros.status_view import (
     play_words,
     workers_line,
 )
+from physis_ros.ros.top_fleet_view import fleet_table, fleet_words
 from physis_ros.ros.top_monitor import Seen
 from physis_ros.ros.wam_report import WORDS as STATES
 
@@ -38,15 +39,25 @@ PLAYING = ('buffer', 'missed / due', 'underruns', 'longest', 'late chunks')
 
 def screen(seen: Seen) -> Panel:
     """Return everything on one screen."""
-    parts: list[Any] = [_states(seen), Text(), _figures(seen), Text()]
-    workers = seen.stream.workers if seen.stream is not None else ()
-    parts += [workers_line(workers), *_counts(seen)]
+    if seen.fleet:
+        parts: list[Any] = [fleet_table(seen.fleet), Text(), *fleet_words(seen.fleet)]
+    else:
+        parts = _single(seen)
     wrong = [f'{name}: {message}' for name, message in sorted(seen.trouble.items())]
     if wrong:
         parts += [Text(), Text('\n'.join(wrong), style=UNDER_WAY)]
     if seen.missing:
         parts += [Text(), Text('\n'.join(seen.missing), style=BAD)]
     return Panel(Group(*parts), title='physis top', expand=False, padding=(1, 1))
+
+
+def _single(seen: Seen) -> list[Any]:
+    """Return what there is to say of the only stream."""
+    workers = seen.stream.workers if seen.stream is not None else ()
+    parts = [_states(seen), Text(), _figures(seen), Text(), workers_line(workers)]
+    if seen.stream is not None and seen.stream.overload:
+        parts.append(Text(seen.stream.overload, style=BAD))
+    return [*parts, *_counts(seen)]
 
 
 def _states(seen: Seen) -> Table:
