@@ -3,7 +3,8 @@
 Raw image bytes to RGB.
 
 Takes the plain fields of a ``sensor_msgs/Image``; row step (padding) and byte order are honoured,
-short data is refused. One copy is made: the array handed out. First stop of a camera frame.
+short data is refused. What is RGB already is handed out as it lies there, everything else is
+converted in one pass. First stop of a camera frame.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def decode_image(
 
     :param step: bytes from one row to the next, >= the bytes of a row.
     :param data: at least ``step * (height - 1)`` bytes and one row.
-    :returns: uint8 [height, width, 3] RGB, C-contiguous, sharing nothing with ``data``.
+    :returns: uint8 [height, width, 3] RGB, C-contiguous. Of ``rgb8`` and ``8UC3`` without padding
+        it is a view of ``data``, not to be written, and right as long as nobody writes ``data``
+        (nobody does with that of a message); otherwise it shares nothing.
     :raises ObservationError: naming the field, its rule and its value.
     """
     layout = encoding_of(encoding)
@@ -76,7 +79,7 @@ def pixels(
 
 
 def to_rgb(stored: npt.NDArray[Any], layout: Encoding) -> ByteArray:
-    """Turn stored pixels into an own uint8 RGB image."""
+    """Turn stored pixels into a uint8 RGB image, their own memory where they are one already."""
     if layout.bits == 16:
         # Bayer is interpolated at full depth, everything else may be narrowed first.
         if layout.channels == 1 and layout.to_rgb not in (None, cv2.COLOR_GRAY2RGB):
@@ -87,7 +90,7 @@ def to_rgb(stored: npt.NDArray[Any], layout: Encoding) -> ByteArray:
 
 def _convert(stored: npt.NDArray[Any], code: int | None) -> npt.NDArray[Any]:
     if code is None:
-        return stored.copy(order='C')
+        return _read_only(np.ascontiguousarray(stored))
     try:
         return cv2.cvtColor(stored, code)
     except cv2.error as error:
@@ -95,6 +98,13 @@ def _convert(stored: npt.NDArray[Any], code: int | None) -> npt.NDArray[Any]:
             f'image size must suit its encoding (even for bayer and yuv), got '
             f'{stored.shape[0]}x{stored.shape[1]}'
         ) from error
+
+
+def _read_only(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a view that cannot be written by mistake."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
 
 
 def _native(stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
