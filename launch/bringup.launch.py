@@ -7,6 +7,7 @@ The robot's driver or simulator is started by its own launch file. The topics ar
 """
 
 from launch.actions import DeclareLaunchArgument, GroupAction, SetEnvironmentVariable
+from launch.conditions import IfCondition
 from launch.substitutions import EnvironmentVariable, LaunchConfiguration, PathJoinSubstitution
 from launch_ros.actions import Node, PushROSNamespace
 from launch_ros.substitutions import FindPackageShare
@@ -58,6 +59,13 @@ def generate_launch_description():
             description='Topic of the commands, such as that of a controller: '
             'joint_trajectory_controller/joint_trajectory.',
         ),
+        DeclareLaunchArgument(
+            'servo',
+            default_value='true',
+            choices=['true', 'false'],
+            description='Start the servo_node of the only stream; false where each of several '
+            'streams has its own (robots.launch.py).',
+        ),
         # A profile of the user's own wins; the stock settings lose large images in silence.
         *(
             SetEnvironmentVariable(
@@ -85,6 +93,7 @@ def generate_launch_description():
                 package='physis_ros',
                 executable='servo_node',
                 name='servo_node',
+                condition=IfCondition(LaunchConfiguration('servo')),
                 parameters=common,
                 remappings=[
                     ('action_chunk', 'wam_node/action_chunk'),

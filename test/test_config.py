@@ -45,7 +45,17 @@ def sections(path: Path) -> dict[str, dict[str, Any]]:
         return {}
     # Without the wildcard a section would be for the node of that name in no namespace.
     assert all(name.startswith('/**/') for name in given), list(given)
-    return {name.removeprefix('/**/'): part['ros__parameters'] for name, part in given.items()}
+    return {
+        name.removeprefix('/**/'): flat(part['ros__parameters']) for name, part in given.items()
+    }
+
+
+def flat(given: dict[str, Any], prefix: str = '') -> dict[str, Any]:
+    """Return parameters as ROS names them: those of one stream have its name before theirs."""
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        found |= flat(value, f'{key}.') if isinstance(value, dict) else {prefix + key: value}
+    return found
 
 
 CASES = [(path, name) for path in FILES for name in sections(path)]
@@ -56,7 +66,7 @@ def test_there_is_a_file_for_the_demo_and_one_for_each_kind_of_robot() -> None:
     pair = {'wam_node', 'servo_node'}
     assert names == {
         'arm.yaml': {'arm_node', *pair},
-        **{f'{kind}.yaml': pair for kind in ('bag', 'gazebo', 'isaac', 'robot')},
+        **{f'{kind}.yaml': pair for kind in ('bag', 'gazebo', 'isaac', 'robot', 'robots')},
         **{f'{kind}.yaml': set() for kind in ('gz_bridge', 'gz_clock_bridge')},
     }
 
@@ -69,6 +79,16 @@ def test_a_file_is_for_every_namespace(bench: Any, namespace: str) -> None:
     joints = list(node.config.joints)
     node.destroy_node()
     assert joints == sections(path)['servo_node']['joints']
+
+
+def test_a_stream_takes_its_own_values_before_those_of_all(bench: Any) -> None:
+    path = next(path for path in FILES if path.name == 'robots.yaml')
+    node = WamNode(context=bench.context, cli_args=['--ros-args', '--params-file', str(path)])
+    left, right = (node.streams.config(name) for name in node.config.names)
+    node.close()
+    node.destroy_node()
+    assert (left.camera, left.period_ms, left.margin_ms) == ('camera', 200.0, 20.0)
+    assert (right.camera, right.period_ms, right.margin_ms) == ('wrist_camera', 250.0, 20.0)
 
 
 def bridged(name: str) -> list[dict[str, Any]]:
@@ -134,5 +154,5 @@ def test_doubles_are_written_as_doubles(path: Path) -> None:
     for name, given in sections(path).items():
         kinds = {item.name: item.type for item in parameters(name)}
         for key, value in given.items():
-            if kinds[key] == 'float':
+            if kinds[key.rpartition('.')[2]] == 'float':
                 assert isinstance(value, float), f'{name}.{key}'

@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / 'launch').glob('*'))
@@ -61,7 +62,7 @@ def position(path: Path, name: str) -> int:
 def test_the_folder_holds_launch_files_only() -> None:
     # An __init__.py would hide the package that ROS calls launch.
     names = [path.name for path in FILES if path.name != '__pycache__']
-    kinds = ('bag', 'bringup', 'demo', 'gazebo', 'isaac')
+    kinds = ('bag', 'bringup', 'demo', 'gazebo', 'isaac', 'robots')
     assert names == [f'{kind}.launch.py' for kind in kinds]
 
 
@@ -134,6 +135,26 @@ def test_the_common_part_is_included_once_and_first(path: Path) -> None:
     # Its own defaults are for its kind of robot, and for nothing that is the same everywhere.
     redeclared = {text(call.args[0]) for call in arguments} & declared(COMMON)
     assert redeclared <= {'params_file', 'use_sim_time', 'command_topic'}
+
+
+def test_every_robot_of_the_example_is_a_stream_with_a_servo_of_its_own() -> None:
+    path = ROOT / 'launch' / 'robots.launch.py'
+    given = yaml.safe_load((ROOT / 'config' / 'robots.yaml').read_text())
+    streams = given['/**/wam_node']['ros__parameters']['streams']
+    named = [
+        ast.literal_eval(node.value)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == 'streams'
+    ]
+    assert named == [tuple(streams)]
+    (servo,) = calls(path, 'Node')
+    assert text(keywords(servo)['executable']) == 'servo_node'
+    # The one of the bring-up would hear nothing.
+    (included,) = calls(path, 'IncludeLaunchDescription')
+    assert ast.unparse(keywords(included)['launch_arguments']) == "{'servo': 'false'}.items()"
+    conditions = [keywords(call).get('condition') for call in calls(COMMON, 'Node')]
+    (condition,) = [ast.unparse(one) for one in conditions if one is not None]
+    assert condition == "IfCondition(LaunchConfiguration('servo'))"
 
 
 def test_a_recording_is_played_with_its_time_and_without_what_was_published_before() -> None:
