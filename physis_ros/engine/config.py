@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from physis_ros.backbones.base import ModelSpec
-from physis_ros.engine.grid import SCHEMES
+from physis_ros.engine.grid import SCHEMES, Grouping, assign, group
 from physis_ros.errors import ParameterError
 
 
@@ -78,6 +78,21 @@ class PoolConfig:
         if self.devices and len(self.devices) != self.workers:
             rule = f'one for each of {self.workers} workers'
             raise ParameterError('devices', rule, self.devices)
+
+    def group(self, spec: ModelSpec) -> Grouping:
+        """
+        Return which worker runs which stage of every stream.
+
+        :raises ParameterError: and
+        :raises PlanError: when the model does not allow what is asked.
+        """
+        self.check_model(spec)
+        if not self.assignment:
+            return group(spec, self.grouping, self.workers, self.override_kv_rule)
+        found = assign(spec, self.assignment, self.override_kv_rule)
+        if found.workers != self.workers:
+            raise ParameterError('workers', f'{found.workers} as assigned', self.workers)
+        return found
 
     def check_model(self, spec: ModelSpec) -> None:
         """

@@ -16,6 +16,7 @@ from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.cost import BatchCurve, ModelCost
 from physis_ros.engine.demand import demand
 from physis_ros.engine.devices import Device, DevicePool
+from physis_ros.engine.grid import Grouping, group, place
 from physis_ros.engine.profile import Profile, check
 from physis_ros.engine.refusal import Refusal
 from physis_ros.errors import AdmissionRefused, ParameterError
@@ -39,6 +40,18 @@ class Door:
     def workers(self) -> int:
         """Workers it reckons with."""
         return len(self._admitter.pool)
+
+    def group(self, spec: ModelSpec, config: PoolConfig) -> Grouping:
+        """
+        Return a grouping for what all streams have in common; where each runs is its own.
+
+        :raises ParameterError: when the pool is not the one this reckons with.
+        """
+        config.check_model(spec)
+        if self.workers != config.workers:
+            raise ParameterError('workers', f'{self.workers}, as admission has it', config.workers)
+        override = config.override_kv_rule
+        return place(spec, group(spec, 'serial', 1, override).owner, self.workers, override)
 
     def admit(self, stream: str, slo_s: float, response_s: float = 0.0) -> tuple[int, ...]:
         """

@@ -9,7 +9,7 @@ longer than those of the workers behind it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -115,21 +115,22 @@ class Pressure:
             if queue.stage >= 0:
                 self._stages[worker] = queue.stage
 
-    def look(self, now_ns: int, after: Mapping[int, Sequence[int]]) -> Overload | None:
+    def look(self, now_ns: int, hops: Collection[tuple[int, int]]) -> Overload | None:
         """
         Judge.
 
-        :param after: for each worker those that it hands on to.
+        :param hops: the (from, to) pairs of workers that hand on to each other.
         """
         over = {name: waits for name, waits in self._waits.items() if waits.over(now_ns)}
         if not over or not self._queues:
             return None
-        worker = max(self._queues, key=lambda w: self._ahead_of(w, after.get(w, ())))
+        worker = max(self._queues, key=lambda w: self._ahead_of(w, hops))
         step, block = divmod(self._stages.get(worker, 0), self.blocks)
         since_ns = min(waits.since_ns for waits in over.values())
         return Overload(worker, step, block, self._queues[worker], since_ns, tuple(sorted(over)))
 
-    def _ahead_of(self, worker: int, after: Sequence[int]) -> float:
+    def _ahead_of(self, worker: int, hops: Collection[tuple[int, int]]) -> float:
         """Return by how much a worker's queue is longer than the longest behind it."""
-        behind = max((self._queues.get(other, 0.0) for other in after), default=0.0)
+        after = (self._queues.get(target, 0.0) for source, target in hops if source == worker)
+        behind = max(after, default=0.0)
         return self._queues[worker] - behind

@@ -24,7 +24,7 @@ from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.crew import Crew
 from physis_ros.engine.desk import CHECK_S, Desk
 from physis_ros.engine.door import Door
-from physis_ros.engine.grid import Grouping, assign, group, place
+from physis_ros.engine.grid import Grouping, place
 from physis_ros.engine.layout import Layout
 from physis_ros.engine.message import COMMIT, FRAMES, Header, Kind
 from physis_ros.engine.metrics import Metrics
@@ -34,7 +34,7 @@ from physis_ros.engine.overload import Overload, Pressure
 from physis_ros.engine.result import ChunkResult
 from physis_ros.engine.spans import Span
 from physis_ros.engine.streams import Stream, StreamTable
-from physis_ros.errors import DeadlinePassed, EngineError, ParameterError
+from physis_ros.errors import DeadlinePassed, EngineError, PhysisError
 
 _ANSWER_S = 60.0
 _UNCOLLECTED = 64
@@ -62,7 +62,7 @@ class Pool:
     ) -> None:
         self.config = config
         self.spec: ModelSpec = registry(models).read_spec(config.model)
-        self.grouping: Grouping = _grouping(config, self.spec, door)
+        self.grouping = config.group(self.spec) if door is None else door.group(self.spec, config)
         self.layout = Layout(self.spec, self.grouping, config, door is not None)
         self._door, self._pressure = door, Pressure(self.spec.blocks)
         self._models, self._hire = models, crew
@@ -134,12 +134,12 @@ class Pool:
             most = self.layout.in_flight_of(len(grouping.used))
             stream = self._streams.add(name, grouping, most)
             crew.board.set_era(stream.index, stream.era)
-            self._tell(stream, Kind.OPEN, Opening(name, grouping.owner).text())
         try:
+            self._tell(stream, Kind.OPEN, Opening(name, grouping.owner).text())
             self._until(lambda: not stream.awaiting, _ANSWER_S, f"opening of stream '{name}'")
             if stream.refused:
                 raise EngineError(f"stream '{name}' cannot be opened: {stream.refused}")
-        except EngineError:
+        except PhysisError:
             if not self._desk.failed:
                 self.close_stream(name)
             raise
@@ -183,12 +183,7 @@ class Pool:
     def overload(self) -> Overload | None:
         """Where the pool is stuck, when more is asked of it than it can do."""
         with self._lock:
-            streams = map(self._streams.named, self._streams.names())
-            after: dict[int, set[int]] = {}
-            for source, target in {hop for stream in streams for hop in stream.grouping.hops}:
-                after.setdefault(source, set()).add(target)
-            chains = {source: tuple(targets) for source, targets in after.items()}
-            return self._pressure.look(time.monotonic_ns(), chains)
+            return self._pressure.look(time.monotonic_ns(), self._streams.hops())
 
     def ready(self, name: str) -> bool:
         """Tell whether a chunk that entered now would find its way free."""
@@ -267,9 +262,7 @@ class Pool:
         """Newer observations that a chunk in flight may be shown; 0 unless conditioning: step."""
         return self.layout.renewals
 
-    def observe(
-        self, name: str, chunk: int, inputs: Mapping[str, npt.NDArray[Any]]
-    ) -> int | None:
+    def observe(self, name: str, chunk: int, inputs: Mapping[str, npt.NDArray[Any]]) -> int | None:
         """
         Show a newer observation to a chunk in flight, for its next step (E11); does not wait.
 
@@ -386,11 +379,13 @@ class Pool:
             self._door.shut('' if overload is None else overload.text(time.monotonic_ns()))
 
     def _tell(self, stream: Stream, kind: Kind, text: str = '') -> None:
-        crew = self._desk.crew()
-        stream.awaiting = set(stream.grouping.used)
-        for worker in stream.awaiting:
-            if not crew.site.outboxes[worker].send_text(Header(kind, stream=stream.index), text):
-                raise EngineError(f'worker {worker} must take {kind.name}, got a full mailbox')
+        header = Header(kind, stream=stream.index)
+        with self._lock:
+            boxes = self._desk.crew().site.outboxes
+            stream.awaiting = set(stream.grouping.used)
+            for worker in stream.grouping.used:
+                if not boxes[worker].send_text(header, text):
+                    raise EngineError(f'worker {worker} must take {kind.name}, got a full mailbox')
 
     def _until(self, done: Callable[[], bool], timeout_s: float, what: str) -> None:
         until_s = time.monotonic() + timeout_s
@@ -403,18 +398,3 @@ class Pool:
             if time.monotonic() > until_s:
                 raise DeadlinePassed(f'{what} must take at most {timeout_s:g} s, and did not')
             time.sleep(0.002)
-
-
-def _grouping(config: PoolConfig, spec: ModelSpec, door: Door | None) -> Grouping:
-    config.check_model(spec)
-    if door is not None:
-        if door.workers != config.workers:
-            raise ParameterError('workers', f'{door.workers}, as admission has it', config.workers)
-        whole = group(spec, 'serial', 1, config.override_kv_rule)
-        return place(spec, whole.owner, config.workers, config.override_kv_rule)
-    if not config.assignment:
-        return group(spec, config.grouping, config.workers, config.override_kv_rule)
-    found = assign(spec, config.assignment, config.override_kv_rule)
-    if found.workers != config.workers:
-        raise ParameterError('workers', f'{found.workers} as assigned', config.workers)
-    return found

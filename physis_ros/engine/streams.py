@@ -148,6 +148,10 @@ class StreamTable:
             raise EngineError(f"stream '{name}' is not open; open are {self.names()}")
         return found
 
+    def hops(self) -> set[tuple[int, int]]:
+        """Return the pairs of workers between which hidden states of any stream travel."""
+        return {hop for stream in self._by_name.values() for hop in stream.grouping.hops}
+
     def at(self, index: int) -> Stream | None:
         """Return the stream at a place of the board."""
         return self._by_index.get(index)
