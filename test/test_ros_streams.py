@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -237,6 +239,30 @@ def test_parameters_that_do_not_fit_are_refused(
     with pytest.raises(ParameterError) as refused:
         Fleet(bench, **given)
     assert words in str(refused.value)
+
+
+def test_a_killed_worker_is_told_on_every_stream_and_all_of_them_go_on(bench: Any) -> None:
+    fleet = Fleet(bench, streams=['a', 'b'])
+    states = {
+        name: bench.collect(StreamStatus, f'wam_node/{name}/stream_status', qos.LATCHED)
+        for name in ('a', 'b')
+    }
+    fleet.robot('a/')
+    fleet.robot('b/')
+    fleet.robot('c/')
+    fleet.up()
+    assert fleet.call(OpenStream, 'open_stream', stream='c').accepted
+    assert all(fleet.flows(f'{name}/') for name in 'abc')
+    epochs = {name: fleet.chunks[f'{name}/'][-1].epoch for name in 'abc'}
+    (worker,) = fleet.states()['a'].workers
+    os.kill(worker.pid, signal.SIGKILL)
+    words = 'worker 0 ended with exit code -9'
+    assert bench.spin_until(
+        lambda: all(any(words in one.reason for one in heard) for heard in states.values()), 30
+    ), {name: {one.reason for one in heard} for name, heard in states.items()}
+    assert all(fleet.flows(f'{name}/') for name in 'abc')
+    for name, epoch in epochs.items():
+        assert fleet.chunks[f'{name}/'][-1].epoch > epoch
 
 
 def profile(path: Path) -> Path:

@@ -32,7 +32,7 @@ class DeferredService:
         self, node: Node, kind: Any, name: str, begin: Callable[[Any], Question[Any]]
     ) -> None:
         self._waiting: list[tuple[Question[Any], Any]] = []
-        service = node.create_service(kind, name, lambda request, _: begin(request))
+        service: Any = node.create_service(kind, name, lambda request, _: begin(request))
         # What the callback returns is given to this by either executor, with whom to answer.
         self._send = service.send_response
         service.send_response = self._keep

@@ -7,6 +7,17 @@ from dataclasses import dataclass
 
 # So far apart that no two robots have an episode in common.
 SEEDS_APART = 1000
+OF_ROBOT = (
+    'camera/image_raw',
+    'joint_states',
+    'command',
+    'arm_node/tip',
+    'arm_node/target',
+    'arm_node/episode',
+    'servo_node/playback',
+    'servo_node/playback_status',
+)
+OF_ENGINE = ('action_chunk', 'predicted_image', 'stream_status')
 
 
 @dataclass(frozen=True)
@@ -40,13 +51,9 @@ class Robot:
     @property
     def recorded(self) -> tuple[str, ...]:
         """Topics that tell everything about its run."""
-        robot = ('camera/image_raw', 'joint_states', 'command', 'arm_node/tip')
-        robot += ('arm_node/target', 'arm_node/episode')
-        robot += ('servo_node/playback', 'servo_node/playback_status')
-        engine = ('action_chunk', 'predicted_image', 'stream_status')
         return (
-            *(f'{self.namespace}/{name}' for name in robot),
-            *(f'{self.own}/{name}' for name in engine),
+            *(f'{self.namespace}/{name}' for name in OF_ROBOT),
+            *(f'{self.own}/{name}' for name in OF_ENGINE),
         )
 
 

@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.live import Live
 
 from physis_ros.ros.signals import Stop
-from physis_ros.ros.top_monitor import PATIENCE_S, Seen, TopMonitor
+from physis_ros.ros.top_fleet import PATIENCE_S
+from physis_ros.ros.top_monitor import Seen, TopMonitor
 from physis_ros.ros.top_view import screen
 
 EVERY_S = 0.2
