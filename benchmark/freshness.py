@@ -137,8 +137,9 @@ def _verdict(found: dict[str, Any]) -> str:
     entry, step = (found[conditioning] for conditioning in CONDITIONINGS)
     return (
         f'{_case(found)}: age p50 {entry["age_p50_ms"]:.1f} -> {step["age_p50_ms"]:.1f} ms '
-        f'({-found["age_gain_ms"]:+.1f}, {found["can_gain_ms"]:.0f} can be gained), tracking error '
-        f'{entry["track_mm"]:.1f} -> {step["track_mm"]:.1f} mm ({-found["track_gain_mm"]:+.1f})'
+        f'({-found["age_gain_ms"]:+.1f}, {found["can_gain_ms"]:.0f} can be gained), '
+        f'tracking error {entry["track_mm"]:.1f} -> {step["track_mm"]:.1f} mm '
+        f'({-found["track_gain_mm"]:+.1f})'
     )
 
 

@@ -121,6 +121,34 @@ def test_chunks_equal_the_serial_oracle_across_epochs(pool: Pool) -> None:
     assert status.counts['delivered'] == len(got)
 
 
+def test_chunks_in_the_pipe_see_what_is_newer_and_say_so() -> None:
+    uri = f'{MODEL},conditioning=step,stage_ms=20'
+    got: list[Produced] = []
+    with Pool(PoolConfig(uri, workers=1, conditioning='step', max_streams=1)) as pool:
+        pool.start()
+        pool.open_stream('arm')
+        producer = Producer(pool, 'arm', CONFIG, SteadyClock(), got.append)
+        camera = Camera(producer)
+        producer.start()
+        camera.until(lambda: len(got) >= 6)
+        assert producer.stop()
+    status = producer.status()
+    assert status.failure == ''
+    # Two steps of 40 ms and a camera of 10.
+    assert status.counts['renewed'] > 0
+    renewed = 0
+    for done in got:
+        entered_with_ns = done.chunk.start_ns - done.told.steps * 25 * MS
+        assert entered_with_ns in camera.seen
+        assert done.chunk.observed_ns in camera.seen
+        assert entered_with_ns <= done.chunk.observed_ns <= done.chunk.start_ns
+        renewed += entered_with_ns < done.chunk.observed_ns
+        assert done.chunk.times.capture_ns == done.chunk.observed_ns
+        times = list(vars(done.chunk.times).values())
+        assert times == sorted(times)
+    assert renewed > 0
+
+
 def test_two_producers_share_a_pool_and_a_collector(pool: Pool) -> None:
     collector = Collector(pool)
     got: dict[str, list[Produced]] = {'left': [], 'right': []}
