@@ -33,7 +33,7 @@ SAMPLE_S, STOP_S = 2.0, 10.0
 # Each episode begins with a reset of the model and of the player.
 EPISODES = {'episodes': 10_000, 'seconds': 20.0}
 # A run begins when commands are played, which loading precedes.
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 
 
 @dataclass
@@ -96,7 +96,8 @@ def run(minutes: float, workers: int, folder: Path, say: Callable[[str], None]) 
             executor.spin_once(timeout_sec=0.1)
             nodes.check()
             if time.monotonic() > deadline_s:
-                raise TimeoutError(f'no chunk was played in {PATIENCE_S:g} s; logs in {folder}')
+                said = '\n'.join(f'{child.name}: {child.tail()}' for child in nodes)
+                raise TimeoutError(f'no chunk was played in {PATIENCE_S:g} s\n{said}')
         began_s = next_s = time.monotonic()
         while (passed_s := time.monotonic() - began_s) < minutes * 60:
             executor.spin_once(timeout_sec=0.05)
