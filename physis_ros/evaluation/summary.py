@@ -24,8 +24,9 @@ DEFINITIONS = {
     'hold_track_error_m': 'the same for an arm that stays in its first pose (mean)',
     'action_age_ms': 'instant of the command minus capture of the oldest input behind it, every '
     'tick played from a chunk after warm-up',
-    'response_latency_ms': 'one chunk: last input received to chunk published',
-    'engine_latency_ms': 'one chunk: entry into the engine to chunk published',
+    'response_latency_ms': 'one chunk: last input of the observation it used last received to '
+    'chunk published',
+    'engine_latency_ms': 'one chunk: entry of that observation into the engine to chunk published',
     'output_interval_ms': 'chunk published to next chunk published, within one epoch',
     'rates_hz.sensor': 'camera frames',
     'rates_hz.replan': 'chunks made from an observation newer than that of the chunk before',
