@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,23 @@ from physis_ros.errors import ChunkError
 FloatArray = npt.NDArray[np.float64]
 ByteArray = npt.NDArray[np.uint8]
 
+# Inputs by name: the camera of a model that has only one, and the joint states.
+CAMERA, JOINTS = 'camera', 'joints'
+
+
+@dataclass(frozen=True)
+class View:
+    """
+    What one camera saw.
+
+    :param frames: uint8 [K, height, width, 3] RGB, or float32 [K, height, width] depth in metres,
+        oldest first.
+    :param stamps_ns: capture time of each.
+    """
+
+    frames: npt.NDArray[Any]
+    stamps_ns: tuple[int, ...]
+
 
 @dataclass(frozen=True)
 class Observation:
@@ -29,12 +47,15 @@ class Observation:
 
     :param stamp_ns: capture time of the newest frame; the age of everything derived from this
         observation counts from the *oldest input it needs at this instant* (see ``oldest_ns``).
+        With several cameras it is the first one's, and the others' frames are as of it.
     :param receive_ns: when the last input that completed it was received.
     :param frames: uint8 [K, height, width, 3] RGB, oldest first, the last one is the newest.
     :param frame_stamps_ns: capture time of each frame, oldest first.
     :param joint_position: float64 [J], in the model's joint order [rad or m].
     :param joint_velocity: float64 [J] [rad/s or m/s].
     :param joint_stamp_ns: time of the joint state used.
+    :param camera: name of the camera, the first one of several.
+    :param others: what the other cameras saw, by name.
     """
 
     stamp_ns: int
@@ -44,11 +65,19 @@ class Observation:
     joint_position: FloatArray
     joint_velocity: FloatArray
     joint_stamp_ns: int
+    camera: str = CAMERA
+    others: Mapping[str, View] = field(default_factory=dict)
+
+    @property
+    def input_stamps_ns(self) -> dict[str, int]:
+        """Capture time of the present inputs: each camera's newest frame, and the joint state."""
+        others = {name: view.stamps_ns[-1] for name, view in self.others.items()}
+        return {self.camera: self.stamp_ns, **others, JOINTS: self.joint_stamp_ns}
 
     @property
     def oldest_ns(self) -> int:
-        """The worst of the present inputs: newest frame and joint state, whichever is older."""
-        return min(self.stamp_ns, self.joint_stamp_ns)
+        """The worst of the present inputs, whichever is the oldest."""
+        return min(self.input_stamps_ns.values())
 
 
 @dataclass(frozen=True)
@@ -81,7 +110,7 @@ class ActionChunk:
     :param dt_ns: distance of control steps, > 0.
     :param names: joint names, one for each column.
     :param actions: float64 [H, A] position targets [rad or m].
-    :param input_stamps_ns: capture time behind this chunk for each input ("camera", "joints").
+    :param input_stamps_ns: capture time behind this chunk for each input: the cameras, ``joints``.
     :param times: where the time went.
     :param kv_rule: ``same_step`` or ``clean``; ``override`` when clean weights were pipelined.
     """

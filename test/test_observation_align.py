@@ -229,11 +229,11 @@ def test_memory_is_bounded() -> None:
     aligner = Aligner(config(max_frames=4))
     for index in range(1, 1000):
         aligner.frame(index * 25 * MS, index * 25 * MS, image(index % 256))
-    assert len(aligner._frames) == 4
+    assert len(aligner._rings['camera']) == 4
     wide = Aligner(config())
     for index in range(1, 1000):
         wide.frame(index * 25 * MS, index * 25 * MS, image(index % 256))
-    assert len(wide._frames) == 5  # 0, -25, .., -100 ms
+    assert len(wide._rings['camera']) == 5  # 0, -25, .., -100 ms
 
 
 def test_another_size_is_refused() -> None:

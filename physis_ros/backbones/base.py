@@ -45,6 +45,21 @@ class InputSpec(NamedTuple):
     optional: bool = False
 
 
+# What the cameras saw: ``frames`` of the only camera, or ``frames.<camera>`` of each of several,
+# uint8 [K, height, width, 3] RGB; ``depth`` or ``depth.<camera>``, float32 [K, height, width] in
+# metres with NaN where it is not known.
+FRAMES, DEPTH = 'frames', 'depth'
+CAMERA = 'camera'
+
+
+def camera_of(name: str) -> str | None:
+    """Return whose pictures an input is: a camera, ``depth`` or ``depth.<camera>``; else None."""
+    kind, _, camera = name.partition('.')
+    if kind == FRAMES:
+        return camera or CAMERA
+    return name if kind == DEPTH else None
+
+
 # What a chunk should agree with (real-time chunking): actions that are committed, and how much
 # each of them counts, 1 for frozen to 0 for free.
 PREFIX, PREFIX_WEIGHT = 'prefix', 'prefix_weight'
@@ -153,6 +168,12 @@ class ModelSpec:
     def passes(self) -> int:
         """Passes of one chunk through the blocks: D, or D + 1 under the clean rule."""
         return self.steps + (self.kv_rule is KvRule.CLEAN)
+
+    @property
+    def cameras(self) -> tuple[str, ...]:
+        """What the cameras are called, see :func:`camera_of`; the first sets the instant."""
+        found = (camera_of(spec.name) for spec in self.inputs)
+        return tuple(name for name in found if name is not None)
 
     @property
     def takes_prefix(self) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -21,6 +21,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from physis_ros.backbones.base import (
+    DEPTH,
+    FRAMES,
     ActionSpec,
     Decoded,
     FrameSpec,
@@ -43,6 +45,8 @@ class Sizes:
     """
     What the URI may say: ``synthetic:blocks=4,steps=3,...``; what it leaves out is as here.
 
+    :param cameras: 1, or more: then called ``eye_0``, ``eye_1``, ..
+    :param depth: of a depth camera too, when 1.
     :param stage_ms: when > 0 a block takes at least this long, sleeping, not computing.
     """
 
@@ -56,6 +60,8 @@ class Sizes:
     seed: int = 0
     kv_rule: str = 'same_step'
     conditioning: str = 'entry'
+    cameras: int = 1
+    depth: int = 0
     stage_ms: float = 0.0
 
     @classmethod
@@ -90,6 +96,8 @@ def synthetic_spec(uri: str) -> ModelSpec:
     sizes = Sizes.parse(uri)
     if sizes.heads < 1 or sizes.width % (2 * sizes.heads):
         raise ParameterError('width', f'a multiple of 2 x heads = {2 * sizes.heads}', sizes.width)
+    if sizes.cameras < 1:
+        raise ParameterError('cameras', '>= 1', sizes.cameras)
     if sizes.kv_rule not in [rule.value for rule in KvRule]:
         raise ParameterError('kv_rule', "'same_step' or 'clean'", sizes.kv_rule)
     return ModelSpec(
@@ -105,7 +113,7 @@ def synthetic_spec(uri: str) -> ModelSpec:
         kv_rule=KvRule(sizes.kv_rule),
         latent_shape=(sizes.tokens, _CHANNELS),
         inputs=(
-            InputSpec('frames', (1, _IMAGE, _IMAGE, 3), torch.uint8),
+            *_pictures(sizes),
             InputSpec('joints', (4,), torch.float32),
             InputSpec('delay', (), torch.int64),
             *prefix_inputs(4, 2),
@@ -116,6 +124,15 @@ def synthetic_spec(uri: str) -> ModelSpec:
         conditioning=sizes.conditioning,
         commits=(InputSpec('actions', (4, 2), torch.float32),),
     )
+
+
+def _pictures(sizes: Sizes) -> Iterator[InputSpec]:
+    """Yield what the cameras give."""
+    several = sizes.cameras > 1
+    for name in [f'{FRAMES}.eye_{i}' for i in range(sizes.cameras)] if several else [FRAMES]:
+        yield InputSpec(name, (1, _IMAGE, _IMAGE, 3), torch.uint8)
+    if sizes.depth:
+        yield InputSpec(DEPTH, (1, _IMAGE, _IMAGE), torch.float32)
 
 
 def open_synthetic(
@@ -144,7 +161,6 @@ class SyntheticBackbone:
         width, latent = spec.width, spec.tokens * _CHANNELS
         pixels = _IMAGE * _IMAGE * 3
         self._w = {
-            'image': self._weight('image', pixels, width),
             'joints': self._weight('joints', 4, width),
             'delay': self._weight('delay', 1, width),
             'in': self._weight('in', _CHANNELS, width),
@@ -153,6 +169,13 @@ class SyntheticBackbone:
             'out': self._weight('out', width, _CHANNELS),
             'action': self._weight('action', latent, spec.actions.horizon * 2),
             'frame': self._weight('frame', latent, pixels),
+        }
+        # The only camera's weights bear the name that they always had.
+        self._eyes = {
+            spec.name: self._weight(
+                spec.name.replace(FRAMES, 'image'), math.prod(spec.shape), width
+            )
+            for spec in _pictures(sizes)
         }
         self._blocks = {index: self._block_weights(index) for index in blocks}
         half = spec.head_dim // 2
@@ -165,10 +188,17 @@ class SyntheticBackbone:
 
     def encode(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """Project all inputs onto one vector, [B, width]."""
-        image = inputs['frames'].float().flatten(1) / 255.0 - 0.5
+        seen = [self._seen(inputs[name]) @ eye for name, eye in self._eyes.items()]
         delay = inputs['delay'].float()[:, None]
         joints = inputs['joints'] @ self._w['joints']
-        return image @ self._w['image'] + joints + delay @ self._w['delay']
+        return torch.stack(seen).sum(0) + joints + delay @ self._w['delay']
+
+    @staticmethod
+    def _seen(picture: Tensor) -> Tensor:
+        """Return a picture as numbers around 0; a distance that is not known counts as 0."""
+        if picture.dtype == torch.uint8:
+            return picture.float().flatten(1) / 255.0 - 0.5
+        return picture.nan_to_num(0.0, 0.0, 0.0).flatten(1)
 
     def enter(
         self, latent: Tensor | None, conditioning: Tensor, noise: Tensor, step: Tensor

@@ -2,7 +2,8 @@
 """
 Camera frames and joint states to one observation, joined by time.
 
-The newest frame sets the instant; history frames and joint states are taken as of it. Nothing is
+The newest frame of the first camera sets the instant, or an older one where another camera is
+late; everything else is taken as of it. Nothing is
 thrown away because one publisher is late; every message not used and every observation not made
 is counted with its reason. Single-threaded: the owner holds one lock around all calls.
 """
@@ -12,16 +13,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from physis_ros.errors import ObservationError
 from physis_ros.observation.config import AlignConfig, Timeline
+from physis_ros.observation.depth import check_depth
 from physis_ros.observation.frames import Frame, FrameRing
 from physis_ros.observation.joints import JointReading, JointTrack, JointValue, Sample, usable
 from physis_ros.observation.resize import check_image
 from physis_ros.observation.skew import SkewEstimate
-from physis_ros.types import ByteArray, Observation
+from physis_ros.types import Observation, View
 
 
 class Intake(Enum):
@@ -46,6 +50,11 @@ class Lack(Enum):
     STALE_JOINTS = 'stale_joints'
     SKEW = 'clock_skew'
 
+    @property
+    def of_frames(self) -> bool:
+        """Whether a camera is to blame."""
+        return self in (Lack.NO_FRAME, Lack.STALE_FRAME)
+
 
 MAX_HEARD = 256  # joint names kept for the error message
 FUTURE_STAMP = 'future_stamp'
@@ -62,7 +71,15 @@ class Aligner:
     def __init__(self, config: AlignConfig) -> None:
         self.config = config
         self.counts: Counter[str] = Counter()
-        self._frames = FrameRing(config.history_ns, config.frame_tolerance_ns, config.max_frames)
+        # With several cameras an older frame of the first may be the newest that all agree with.
+        keep_ns = config.max_age_ns if len(config.cameras) > 1 else 0
+        self._rings = {
+            name: FrameRing(
+                config.history_ns, config.frame_tolerance_ns, config.max_frames, keep_ns
+            )
+            for name in config.cameras
+        }
+        self._anchor: Frame | None = None
         self._tracks = {name: JointTrack(config.max_joint_samples) for name in config.joint_names}
         self._skew: dict[str, SkewEstimate] = {}
         self._heard: set[str] = set()
@@ -70,8 +87,13 @@ class Aligner:
 
     @property
     def newest(self) -> Frame | None:
-        """The newest frame."""
-        return self._frames.newest
+        """
+        The newest frame, of one camera.
+
+        Of several: the newest of the first that all others have one near enough to; the newest of
+        the first as long as there is none.
+        """
+        return self._anchor or self._rings[self.config.cameras[0]].newest
 
     @property
     def skew_ns(self) -> dict[str, int]:
@@ -91,26 +113,44 @@ class Aligner:
 
     def clear(self) -> None:
         """Forget all frames and joints (clock jump); counters stay."""
-        self._frames.clear()
+        for ring in self._rings.values():
+            ring.clear()
+        self._anchor = None
         self._skew.clear()
         for track in self._tracks.values():
             track.clear()
 
-    def frame(self, stamp_ns: int, receive_ns: int, image: ByteArray) -> Intake:
+    def frame(
+        self, stamp_ns: int, receive_ns: int, image: npt.NDArray[Any], camera: str = ''
+    ) -> Intake:
         """
         Take a camera frame.
 
         :param stamp_ns: header stamp.
         :param receive_ns: when it came, stream clock.
-        :param image: uint8 [height, width, 3] RGB of the model's size; not written later.
+        :param image: uint8 [height, width, 3] RGB, or float32 [height, width] depth, of the
+            model's size; not written later.
+        :param camera: whose; the first one's when not given.
         :raises ObservationError: on another size.
         """
-        self._check_size(image)
-        when_ns = self._time_of('camera', stamp_ns, receive_ns)
-        verdict = self._order(when_ns, self._frames.newest and self._frames.newest.stamp_ns)
+        camera = camera or self.config.cameras[0]
+        self._check_size(image, camera)
+        ring = self._rings[camera]
+        when_ns = self._time_of(camera, stamp_ns, receive_ns)
+        verdict = self._order(when_ns, ring.newest and ring.newest.stamp_ns)
         if when_ns is not None and verdict is Intake.TAKEN:
-            self._frames.append(Frame(when_ns, receive_ns, image))
-        return self._counted('frame', verdict)
+            ring.append(Frame(when_ns, receive_ns, image))
+            self._anchor = self._agreed()
+        return self._counted('frame', verdict, camera)
+
+    def _agreed(self) -> Frame | None:
+        """Return the newest frame of the first camera that all others have one near enough to."""
+        first, *others = self._rings.values()
+        tolerance_ns = self.config.camera_tolerance_ns
+        for frame in first.newest_first():
+            if all(ring.near(frame.stamp_ns, tolerance_ns) for ring in others):
+                return frame
+        return None
 
     def joints(self, reading: JointReading) -> Intake:
         """Take a joint state."""
@@ -154,15 +194,31 @@ class Aligner:
         return found if isinstance(found, Lack) else None
 
     def _count_lack(self, lack: Lack) -> None:
-        newest = self._frames.newest
+        newest = self.newest
         key = (lack, -1 if newest is None else newest.stamp_ns)
-        self.counts[lack.value] += key != self._counted_lack
+        if key != self._counted_lack:
+            self.counts[lack.value] += 1
+            if lack.of_frames and len(self._rings) > 1 and (camera := self.lagging()):
+                self.counts[f'{lack.value}.{camera}'] += 1
         self._counted_lack = key
 
+    def lagging(self) -> str:
+        """Return the camera that keeps the others waiting; empty when none does."""
+        for name, ring in self._rings.items():
+            if ring.newest is None:
+                return name
+        if self._anchor is not None:
+            return ''
+        last = {name: ring.newest for name, ring in self._rings.items()}
+        stamps_ns = {name: frame.stamp_ns for name, frame in last.items() if frame is not None}
+        return min(stamps_ns, key=stamps_ns.__getitem__)
+
     def _inputs(self, now_ns: int) -> tuple[Frame, list[JointValue]] | Lack:
-        newest = self._frames.newest
-        if newest is None:
+        newest = self.newest
+        if newest is None or any(ring.newest is None for ring in self._rings.values()):
             return Lack.NO_FRAME
+        if self._anchor is None:
+            return Lack.STALE_FRAME
         if now_ns - newest.stamp_ns > self.config.max_age_ns:
             return Lack.STALE_FRAME
         if newest.stamp_ns - now_ns > self.config.max_future_ns:
@@ -177,16 +233,24 @@ class Aligner:
         return newest, present
 
     def _joined(self, newest: Frame, joints: list[JointValue]) -> Observation:
-        history = self._frames.history()
-        self.counts[HISTORY_INCOMPLETE] += history.missing > 0
+        histories = {name: ring.history(newest.stamp_ns) for name, ring in self._rings.items()}
+        self.counts[HISTORY_INCOMPLETE] += any(item.missing for item in histories.values())
+        camera, *others = histories
+        history = histories[camera]
+        receipts_ns = [item.receive_ns for item in histories.values()]
+        receipts_ns += [value.receive_ns for value in joints]
         return Observation(
             stamp_ns=newest.stamp_ns,
-            receive_ns=max([newest.receive_ns, *(value.receive_ns for value in joints)]),
+            receive_ns=max(receipts_ns),
             frames=history.images,
             frame_stamps_ns=history.stamps_ns,
             joint_position=np.array([value.position for value in joints]),
             joint_velocity=np.array([value.velocity for value in joints]),
             joint_stamp_ns=min((value.stamp_ns for value in joints), default=newest.stamp_ns),
+            camera=camera,
+            others={
+                name: View(histories[name].images, histories[name].stamps_ns) for name in others
+            },
         )
 
     def _time_of(self, source: str, stamp_ns: int, receive_ns: int) -> int | None:
@@ -226,18 +290,23 @@ class Aligner:
             track.append(Sample(when_ns, receive_ns, float(position), known))
         return verdict
 
-    def _check_size(self, image: ByteArray) -> None:
-        check_image(image)
+    def _check_size(self, image: npt.NDArray[Any], camera: str) -> None:
+        if self.config.is_depth(camera):
+            check_depth(image)
+        else:
+            check_image(image)
         if image.shape[:2] != (self.config.height, self.config.width):
             raise ObservationError(
                 f'image must be {self.config.width}x{self.config.height}, '
                 f'got {image.shape[1]}x{image.shape[0]}'
             )
 
-    def _counted(self, kind: str, verdict: Intake) -> Intake:
-        self.counts[kind] += 1
+    def _counted(self, kind: str, verdict: Intake, camera: str = '') -> Intake:
+        # One by one only where there are several.
+        suffix = f'.{camera}' if camera and len(self._rings) > 1 else ''
+        self.counts[kind + suffix] += 1
         if verdict is not Intake.TAKEN:
-            self.counts[verdict.value] += 1
+            self.counts[verdict.value + suffix] += 1
         return verdict
 
 

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from physis_ros.errors import ParameterError
+from physis_ros.types import CAMERA
 
 SECOND_NS = 1_000_000_000
+DEPTH = 'depth'
 
 
 class Timeline(Enum):
@@ -34,6 +36,9 @@ class AlignConfig:
     :param history_ns: capture times of the frames wanted, relative to the newest (<= 0), rising,
         the last one 0.
     :param joint_names: the model's joints, in its order.
+    :param cameras: names of the cameras; the first sets the instant. Those that begin with
+        ``depth`` give distances.
+    :param camera_tolerance_ns: how far from the first camera's frame another's may lie.
     :param aliases: robot's joint name -> model's joint name, where they differ.
     :param frame_tolerance_ns: how far from a wanted time a history frame may lie.
     :param joint_tolerance_ns: how far from the frame a joint state may lie.
@@ -54,6 +59,8 @@ class AlignConfig:
     history_ns: tuple[int, ...]
     joint_names: tuple[str, ...]
     aliases: Mapping[str, str] = field(default_factory=dict)
+    cameras: tuple[str, ...] = (CAMERA,)
+    camera_tolerance_ns: int = 50_000_000
     frame_tolerance_ns: int = 13_000_000
     joint_tolerance_ns: int = 50_000_000
     max_age_ns: int = SECOND_NS
@@ -74,15 +81,22 @@ class AlignConfig:
         for name in ('height', 'width', 'regress_ns', 'skew_window_ns', 'max_frames'):
             if getattr(self, name) < 1:
                 raise ParameterError(name, '>= 1', getattr(self, name))
-        spans = ('frame_tolerance', 'joint_tolerance', 'max_age', 'max_future', 'future_tolerance')
-        for name in (f'{span}_ns' for span in spans):
+        spans = ('frame', 'camera', 'joint', 'future')
+        for name in (*(f'{span}_tolerance_ns' for span in spans), 'max_age_ns', 'max_future_ns'):
             if getattr(self, name) < 0:
                 raise ParameterError(name, '>= 0', getattr(self, name))
         if self.max_joint_samples < 2:
             raise ParameterError('max_joint_samples', '>= 2', self.max_joint_samples)
         self._check_names_and_history()
 
+    @staticmethod
+    def is_depth(camera: str) -> bool:
+        """Whether a camera gives distances."""
+        return camera.partition('.')[0] == DEPTH
+
     def _check_names_and_history(self) -> None:
+        if not self.cameras or len(set(self.cameras)) != len(self.cameras):
+            raise ParameterError('cameras', 'one or more different names', self.cameras)
         history = self.history_ns
         if not history or history[-1] != 0 or sorted(set(history)) != list(history):
             raise ParameterError('history_ns', 'rising and end with 0', history)

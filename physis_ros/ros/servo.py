@@ -100,7 +100,7 @@ class ServoNode(Node):
         self._command: Command | None = None
         self._ready: Ready | None = None
         self._last_age_ns: int | None = None
-        self._joints = ServoJoints(self.config.joints)
+        self._joints = ServoJoints(self.config.joints, self.config.player.state_age_ns)
         self._figures = self.player.account.figures()
         self._closed = False
         self._status_due = False
@@ -316,14 +316,14 @@ class ServoNode(Node):
 
     def _on_joints(self, message: JointState) -> None:
         """Tell the player where the joints are."""
-        position = self._joints.position(message)
-        if position is None:
+        now_ns, stamp_ns = self._ros_time.now_ns(), conversions.time_ns(message.header.stamp)
+        state = self._joints.read(message, stamp_ns or now_ns)
+        if self._joints.trouble:
             trouble = f'joint_states: {self._joints.trouble}'
             self.get_logger().error(trouble, **seldom(5.0))
-            return
-        now_ns, stamp_ns = self._ros_time.now_ns(), conversions.time_ns(message.header.stamp)
-        self._skews.add('joint_states', stamp_ns, now_ns)
-        self.player.measured(position, stamp_ns or now_ns)
+        if state is not None:
+            self._skews.add('joint_states', stamp_ns, now_ns)
+            self.player.measured(*state)
 
     def _on_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         """Hold, then begin anew: the next chunk is joined from the measured state."""

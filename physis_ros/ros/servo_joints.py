@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joint states as the player takes them: in our order, whole, finite; or refused and counted."""
+"""
+Joint states as the player takes them: in our order, whole, finite; or refused and counted.
+
+Several publishers may each carry a part of the joints, beside joints that are not ours; the state
+is whole when every joint has come lately, and as old as the oldest of them.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 
 import numpy as np
+import numpy.typing as npt
 from sensor_msgs.msg import JointState
 
 from physis_ros.errors import NamesError
@@ -13,6 +19,9 @@ from physis_ros.output.limits import usable
 from physis_ros.types import FloatArray
 
 OTHER_JOINTS, MALFORMED, NON_FINITE = 'other_joints', 'malformed', 'non_finite'
+# So long the parts of a state may take to come for the first time.
+PATIENCE_NS = 1_000_000_000
+SEEN_NAMES = 256
 
 
 class ServoJoints:
@@ -20,40 +29,77 @@ class ServoJoints:
     Reads joint state messages. Single-threaded.
 
     :param joints: ours, in the order of the commands.
+    :param age_ns: so much older than the newest one another joint may be.
     """
 
-    def __init__(self, joints: tuple[str, ...]) -> None:
-        self._joints = joints
-        self._order: tuple[tuple[str, ...], list[int]] | None = None
+    def __init__(self, joints: tuple[str, ...], age_ns: int) -> None:
+        self._joints, self._age_ns = joints, age_ns
+        self._places: dict[tuple[str, ...], npt.NDArray[np.intp]] = {}
+        self._position = np.full(len(joints), np.nan)
+        self._stamps_ns = np.zeros(len(joints), dtype=np.int64)
+        self._seen: dict[str, None] = {}
+        self._waits_ns: int | None = None
         # How many were refused, by reason; and what was wrong with the last, empty when nothing.
         self.refused: Counter[str] = Counter()
         self.trouble = ''
 
-    def position(self, message: JointState) -> FloatArray | None:
-        """Return the joints in our order; None, with ``trouble``, when they cannot be used."""
+    def read(self, message: JointState, stamp_ns: int) -> tuple[FloatArray, int] | None:
+        """
+        Return the joints in our order and the stamp of the oldest of them [ns].
+
+        :param stamp_ns: of the message.
+        :returns: None while some have not come, or, with ``trouble``, when it cannot be used.
+        """
         names = tuple(message.name)
-        order = self._order_in(names)
-        if order is None:
-            self._refuse(OTHER_JOINTS, str(NamesError('joints', self._joints, names)))
-            return None
+        if len(self._seen) < SEEN_NAMES:
+            self._seen.update(dict.fromkeys(names))
         if len(message.position) != len(names):
             what = f'position must have {len(names)} values as name has'
             self._refuse(MALFORMED, f'{what}, got {len(message.position)}')
             return None
-        position = np.array(message.position, dtype=np.float64)[order]
+        places = self._places_in(names)
+        ours = places >= 0
+        if not ours.any():
+            # Beside a state of ours that is somebody else's, and no trouble.
+            missing = self._missing(stamp_ns)
+            self._refuse(OTHER_JOINTS, self._names(missing) if missing else '')
+            return None
+        position = np.array(message.position, dtype=np.float64)[places[ours]]
         if not usable(position):
             self._refuse(NON_FINITE, f'position must be finite, got {position.tolist()}')
             return None
-        self.trouble = ''
-        return position
+        self._position[ours], self._stamps_ns[ours] = position, stamp_ns
+        return self._state(stamp_ns)
 
-    def _order_in(self, names: tuple[str, ...]) -> list[int] | None:
-        """Return where our joints are among these; None when some are not."""
-        if self._order is None or self._order[0] != names:
-            if not set(self._joints) <= set(names):
-                return None
-            self._order = (names, [names.index(name) for name in self._joints])
-        return self._order[1]
+    def _state(self, stamp_ns: int) -> tuple[FloatArray, int] | None:
+        """Return what is known when it is whole."""
+        missing = self._missing(stamp_ns)
+        if not missing:
+            self.trouble, self._waits_ns = '', None
+            return self._position.copy(), int(self._stamps_ns.min())
+        self._waits_ns = stamp_ns if self._waits_ns is None else self._waits_ns
+        waited = abs(stamp_ns - self._waits_ns) > PATIENCE_NS
+        self.trouble = self._names(missing) if waited else ''
+        return None
+
+    def _places_in(self, names: tuple[str, ...]) -> npt.NDArray[np.intp]:
+        """Return where each of our joints is among these; -1 where one is not."""
+        places = self._places.get(names)
+        if places is None:
+            places = np.array([names.index(n) if n in names else -1 for n in self._joints])
+            if len(self._places) < SEEN_NAMES:
+                self._places[names] = places
+        return places
+
+    def _missing(self, stamp_ns: int) -> list[str]:
+        """Return which joints have not come, or not lately; a stamp that went back is not late."""
+        late = (self._stamps_ns == 0) | (stamp_ns - self._stamps_ns > self._age_ns)
+        return [name for name, is_late in zip(self._joints, late, strict=True) if is_late]
+
+    def _names(self, missing: list[str]) -> str:
+        """Say which joints are missing, and which came."""
+        got = [name for name in self._seen if name not in missing]
+        return str(NamesError('joints', self._joints, got))
 
     def _refuse(self, reason: str, trouble: str) -> None:
         """Count a message that cannot be used."""

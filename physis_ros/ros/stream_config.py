@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from physis_ros.errors import ParameterError
+from physis_ros.errors import NamesError, ParameterError
 from physis_ros.observation.config import Timeline
 from physis_ros.ros.parameters import QOS_PREFIX, parameter
 from physis_ros.session.producer_config import ProducerConfig
@@ -27,10 +28,25 @@ class StreamConfig:
     camera: str = parameter(
         'camera', "Images come from <camera>/image_raw; '/' first: not below the stream's name."
     )
+    cameras: tuple[str, ...] = parameter(
+        (),
+        "Several cameras, or depth: 'camera=what the model calls it'; leave out for one. Depth is "
+        "what the model calls 'depth' or 'depth.<camera>'.",
+    )
+    camera_tolerance_ms: float = parameter(
+        PRODUCER.camera_tolerance_ns / MS_NS,
+        "With several cameras: how far from the first one's frame another's may lie [ms].",
+        low=0.0,
+        high=10_000.0,
+        dynamic=True,
+    )
     image_transport: str = parameter(
         'raw',
         'raw: sensor_msgs/Image; compressed: sensor_msgs/CompressedImage on .../compressed.',
         choices=('raw', 'compressed'),
+    )
+    joint_topics: tuple[str, ...] = parameter(
+        ('joint_states',), 'Topics of joint states; each may carry any of the joints.'
     )
     joint_names: tuple[str, ...] = parameter(
         PRODUCER.joint_names, "The model's joints in its order; leave out for the model's own."
@@ -111,6 +127,26 @@ class StreamConfig:
                 raise ParameterError('joint_aliases', "a list of 'robot_joint=model_joint'", text)
         if not self.camera:
             raise ParameterError('camera', 'a name', self.camera)
+        if not self.joint_topics:
+            raise ParameterError('joint_topics', 'one or more topics', list(self.joint_topics))
+        called = [text.partition('=') for text in self.cameras]
+        if not all(topic.strip() and (model.strip() or not sign) for topic, sign, model in called):
+            raise ParameterError('cameras', "a list of 'camera=model camera'", list(self.cameras))
+
+    def camera_topics(self, wanted: Sequence[str]) -> dict[str, str]:
+        """
+        Return the robot's name of each of the model's cameras, in the model's order.
+
+        :param wanted: the model's cameras.
+        :raises NamesError: when they are not the same.
+        """
+        if len(wanted) == 1 and not self.cameras:
+            return {wanted[0]: self.camera}
+        pairs = (text.partition('=') for text in self.cameras or (self.camera,))
+        topics = {(model or topic).strip(): topic.strip() for topic, _, model in pairs}
+        if set(topics) != set(wanted):
+            raise NamesError('cameras', wanted, topics)
+        return {name: topics[name] for name in wanted}
 
     @property
     def aliases(self) -> dict[str, str]:
@@ -127,6 +163,7 @@ class StreamConfig:
             margin_ns=round(self.margin_ms * MS_NS),
             joint_names=self.joint_names,
             aliases=self.aliases,
+            camera_tolerance_ns=round(self.camera_tolerance_ms * MS_NS),
             frame_tolerance_ns=round(self.frame_tolerance_ms * MS_NS),
             joint_tolerance_ns=round(self.joint_tolerance_ms * MS_NS),
             max_age_ns=round(self.max_observation_age_ms * MS_NS),

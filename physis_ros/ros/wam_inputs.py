@@ -3,21 +3,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
+import numpy.typing as npt
 from rclpy.node import Node
 from sensor_msgs.msg import CompressedImage, Image, JointState
 
 from physis_ros.clock import Clock
 from physis_ros.errors import NamesError, ObservationError
 from physis_ros.observation.compressed import decode_compressed
+from physis_ros.observation.config import AlignConfig
+from physis_ros.observation.depth import DepthArray, decode_depth
 from physis_ros.observation.image import decode_image
 from physis_ros.observation.joints import JointReading
 from physis_ros.ros.qos import QosWatch
 from physis_ros.ros.source import Complaint, Source
 from physis_ros.ros.stream_config import StreamConfig, StreamNames
 from physis_ros.session.producer import Producer
-from physis_ros.types import ByteArray
+from physis_ros.types import JOINTS, ByteArray
 
 SEEN_NAMES = 256
 
@@ -32,6 +37,7 @@ class WamInputs:
     :param names: of its topics.
     :param clock: the stream clock.
     :param joints: what the robot calls the model's joints.
+    :param cameras: what the robot calls each of the model's cameras.
     """
 
     def __init__(
@@ -42,49 +48,70 @@ class WamInputs:
         names: StreamNames,
         clock: Clock,
         joints: tuple[str, ...],
+        cameras: Mapping[str, str],
     ) -> None:
         self._joints = joints
         self.sink: Producer | None = None
-        self.frame_id = f'{config.camera.lstrip("/")}_optical'
+        self._first, topic = next(iter(cameras.items()))
+        self.frame_id = f'{topic.lstrip("/")}_optical'
         self._names_seen: dict[str, None] = {}
+        self._subscribe = partial(Source, node, watch, clock)
         compressed = config.image_transport == 'compressed'
-        topic = names.outside(f'{config.camera}/image_raw') + ('/compressed' if compressed else '')
-        kind = CompressedImage if compressed else Image
-        subscribe = partial(Source, node, watch, clock)
-        self.camera = subscribe(kind, topic, self._on_image, 'no_frame')
-        self.states = subscribe(
-            JointState, names.outside('joint_states'), self._on_joints, 'no_joints'
-        )
+        self.cameras = {
+            camera: self._camera(camera, names.outside(f'{topic}/image_raw'), compressed)
+            for camera, topic in cameras.items()
+        }
+        self.states = [
+            self._subscribe(JointState, names.outside(topic), self._on_joints, 'no_joints')
+            for topic in config.joint_topics
+        ]
+
+    def _camera(self, camera: str, topic: str, compressed: bool) -> Source:
+        """Subscribe to a camera; depth comes as it is."""
+        if AlignConfig.is_depth(camera):
+            take = partial(self._on_image, camera, _depth)
+            return self._subscribe(Image, topic, take, 'no_frame')
+        kind, topic = (CompressedImage, f'{topic}/compressed') if compressed else (Image, topic)
+        return self._subscribe(kind, topic, partial(self._on_image, camera, _colour), 'no_frame')
 
     def close(self) -> None:
         """Unsubscribe."""
         self.sink = None
-        for source in (self.camera, self.states):
+        for source in (*self.cameras.values(), *self.states):
             source.close()
 
     @property
     def refused(self) -> int:
         """Pictures that could not be read."""
-        return self.camera.refused
+        return sum(source.refused for source in self.cameras.values())
 
     def complaints(self) -> list[Complaint]:
         """Return what a person should know, worst first; empty when all is well."""
-        found = [*self.camera.complaints(), *self.states.complaints()]
+        sources = (*self.cameras.values(), *self.states)
+        found = [complaint for source in sources for complaint in source.complaints()]
         missing = [name for name in self._joints if name not in self._names_seen]
-        if self.states.count and missing:
+        if missing and all(source.count for source in self.states):
             error = NamesError('joints', self._joints, self._names_seen)
-            found.append(Complaint('joint_names', f'{self.states.topic}: {error}'))
+            topics = ', '.join(source.topic for source in self.states)
+            found.append(Complaint('joint_names', f'{topics}: {error}'))
         return found
 
     def _on_image(
-        self, source: Source, message: Image | CompressedImage, stamp_ns: int, receive_ns: int
+        self,
+        camera: str,
+        decoded: Callable[[Any], npt.NDArray[Any]],
+        source: Source,
+        message: Image | CompressedImage,
+        stamp_ns: int,
+        receive_ns: int,
     ) -> None:
         """Decode a picture and hand it on."""
-        self.frame_id = message.header.frame_id or self.frame_id
+        if camera == self._first:
+            self.frame_id = message.header.frame_id or self.frame_id
         if self.sink is None:
             return
         try:
-            self.sink.frame(stamp_ns, receive_ns, _decoded(message))
+            self.sink.frame(stamp_ns, receive_ns, decoded(message), camera)
             source.trouble = ''
         except ObservationError as error:
             source.refuse(str(error))
@@ -97,12 +124,34 @@ class WamInputs:
             self._names_seen.update(dict.fromkeys(message.name))
         if self.sink is not None:
             reading = JointReading(
-                stamp_ns, receive_ns, message.name, message.position, message.velocity
+                stamp_ns,
+                receive_ns,
+                message.name,
+                message.position,
+                message.velocity,
+                self._publisher(message.name),
             )
             self.sink.joints(reading)
 
+    def _publisher(self, names: Sequence[str]) -> str:
+        """Return what a publisher of joint states is called: by the first of our joints."""
+        ours = [name for name in self._joints if name in names]
+        return JOINTS if len(ours) in (0, len(self._joints)) else f'{JOINTS}.{ours[0]}'
 
-def _decoded(message: Image | CompressedImage) -> ByteArray:
+
+def _depth(message: Image) -> DepthArray:
+    """Return a picture as metres."""
+    return decode_depth(
+        message.height,
+        message.width,
+        message.encoding,
+        bool(message.is_bigendian),
+        message.step,
+        message.data,
+    )
+
+
+def _colour(message: Image | CompressedImage) -> ByteArray:
     """Return a picture as RGB."""
     if isinstance(message, CompressedImage):
         return decode_compressed(message.format, message.data)

@@ -113,7 +113,10 @@ class WamStream:
         InputBuilder(spec, len(align.joint_names))
         joints = names_after(align.aliases, align.joint_names)
         home, names = self._home, self.names
-        self.inputs = WamInputs(home.node, home.watch, self.config, names, home.clock, joints)
+        cameras = self.config.camera_topics(align.cameras)
+        self.inputs = WamInputs(
+            home.node, home.watch, self.config, names, home.clock, joints, cameras
+        )
         self.outputs = WamOutputs(
             home.node, home.watch, names, lambda: self._frame_id, self.next_epoch
         )
@@ -277,7 +280,8 @@ class WamStream:
         state = wam_report.state_of(status, self.outputs is None or self.outputs.warming_up)
         if state == StreamStatus.STATE_WAITING_OBSERVATION:
             texts = '; '.join(complaint.text for complaint in self.complaints())
-            return state, texts or f'{status.lack and status.lack.value}'
+            of = f' of {status.lagging}' if status.lack and status.lack.of_frames else ''
+            return state, texts or f'{status.lack and status.lack.value}{of}'
         return state, status.failure
 
     def complaints(self) -> list[Complaint]:

@@ -11,13 +11,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
 
 from physis_ros.observation.align import Aligner, Intake, Lack
 from physis_ros.observation.config import AlignConfig
 from physis_ros.observation.joints import JointReading
 from physis_ros.session.pacing import IntervalEstimate, Newest
 from physis_ros.session.rates import RateMeter
-from physis_ros.types import ByteArray, Observation
+from physis_ros.types import Observation
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class InboxStatus:
     interval_ns: int
     skew_ns: Mapping[str, int]
     lack: Lack | None
+    lagging: str
     missing_joints: tuple[str, ...]
     heard_joints: tuple[str, ...]
 
@@ -58,12 +62,15 @@ class Inbox:
         with self._bell:
             return self._news
 
-    def frame(self, stamp_ns: int, receive_ns: int, image: ByteArray) -> Intake:
-        """Take a camera frame of the model's size."""
+    def frame(
+        self, stamp_ns: int, receive_ns: int, image: npt.NDArray[Any], camera: str = ''
+    ) -> Intake:
+        """Take a frame of the model's size; without a name it is the first camera's."""
         with self._bell:
-            verdict = self._aligner.frame(stamp_ns, receive_ns, image)
+            before = self._aligner.newest
+            verdict = self._aligner.frame(stamp_ns, receive_ns, image, camera)
             newest = self._aligner.newest
-            if verdict is Intake.TAKEN and newest is not None:
+            if verdict is Intake.TAKEN and newest is not None and newest is not before:
                 self._interval.add(newest.stamp_ns)
                 self._sensor.add(receive_ns)
                 self._ring()
@@ -78,7 +85,7 @@ class Inbox:
             return verdict
 
     def newest(self) -> tuple[Newest | None, int]:
-        """Return the newest frame's times and the camera's interval [ns]."""
+        """Return the times of the newest frame that can be used, and their interval [ns]."""
         with self._bell:
             frame = self._aligner.newest
             times = None if frame is None else Newest(frame.stamp_ns, frame.receive_ns)
@@ -118,6 +125,7 @@ class Inbox:
                 interval_ns=self._interval.value_ns,
                 skew_ns=self._aligner.skew_ns,
                 lack=self._aligner.lack(now_ns),
+                lagging=self._aligner.lagging(),
                 missing_joints=self._aligner.missing_joints,
                 heard_joints=self._aligner.heard_joints,
             )

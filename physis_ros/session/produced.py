@@ -107,7 +107,7 @@ def produce(
         dt_ns=spec.actions.dt_ns,
         names=tuple(names),
         actions=np.array(result.actions, dtype=np.float64),
-        input_stamps_ns={'camera': observation.stamp_ns, 'joints': observation.joint_stamp_ns},
+        input_stamps_ns=observation.input_stamps_ns,
         times=_times(entry, sight, result, published),
         kv_rule=result.kv_rule,
     )

@@ -12,10 +12,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy.typing as npt
 
 from physis_ros.clock import Clock, SteadyClock
 from physis_ros.errors import EngineError, ParameterError, PhysisError
 from physis_ros.observation.align import Intake, Lack, names_after
+from physis_ros.observation.config import AlignConfig
+from physis_ros.observation.depth import resize_depth
 from physis_ros.observation.joints import JointReading
 from physis_ros.observation.resize import resize
 from physis_ros.session.collector import Collector, Consumer
@@ -34,7 +39,7 @@ from physis_ros.session.producer_status import (
     ResetReason,
 )
 from physis_ros.session.renewal import Renewal
-from physis_ros.types import ByteArray, Observation
+from physis_ros.types import CAMERA, Observation
 
 SLICE_S = 0.02  # longest wait before the clocks are looked at again
 BUSY_SLICE_S = 0.004  # the same while an entry is due and the pipe is full
@@ -114,19 +119,23 @@ class Producer:
         """Why the stream ended; None while it lives."""
         return self._failure
 
-    def frame(self, stamp_ns: int, receive_ns: int, image: ByteArray) -> Intake:
+    def frame(
+        self, stamp_ns: int, receive_ns: int, image: npt.NDArray[Any], camera: str = CAMERA
+    ) -> Intake:
         """
         Take a camera frame.
 
         :param stamp_ns: when it was taken, as its header says.
         :param receive_ns: when it came.
-        :param image: uint8 [height, width, 3] RGB, model size or a larger one of the same aspect;
-            must not be written later.
+        :param image: uint8 [height, width, 3] RGB, or of a depth camera float32 [height, width]
+            in metres, model size or a larger one of the same aspect; must not be written later.
+        :param camera: the model's name for it.
         :raises ObservationError: on an image the model cannot use; nothing was taken.
         """
         frames = self._pool.spec.frames
-        small = resize(image, frames.height, frames.width)
-        return self._taken(lambda: self._inbox.frame(stamp_ns, receive_ns, small))
+        scale = resize_depth if AlignConfig.is_depth(camera) else resize
+        small = scale(image, frames.height, frames.width)
+        return self._taken(lambda: self._inbox.frame(stamp_ns, receive_ns, small, camera))
 
     def joints(self, reading: JointReading) -> Intake:
         """Take a joint state."""
@@ -240,6 +249,7 @@ class Producer:
                 missing_joints=inbox.missing_joints,
                 heard_joints=inbox.heard_joints,
                 failure='' if self._failure is None else str(self._failure),
+                lagging=inbox.lagging,
             )
 
     def turn(self) -> float:

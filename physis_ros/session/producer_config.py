@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from physis_ros.backbones.base import ModelSpec
+from physis_ros.backbones.base import CAMERA, ModelSpec
 from physis_ros.errors import ParameterError
 from physis_ros.observation.config import AlignConfig, Timeline
 
@@ -25,6 +25,7 @@ class ProducerConfig:
     :param aliases: robot's joint name -> model's joint name, where they differ. Chunks carry the
         robot's names.
     :param frame_tolerance_ns: how far from a wanted time a history frame may lie.
+    :param camera_tolerance_ns: how far from the first camera's frame another's may lie.
     :param joint_tolerance_ns: how far from the frame a joint state may lie.
     :param max_age_ns: a frame older than this makes no observation.
     :param timeline: header stamps or receive times.
@@ -41,6 +42,7 @@ class ProducerConfig:
     joint_names: tuple[str, ...] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
     frame_tolerance_ns: int = 13 * MS
+    camera_tolerance_ns: int = 50 * MS
     joint_tolerance_ns: int = 50 * MS
     max_age_ns: int = 1000 * MS
     timeline: Timeline = Timeline.HEADER
@@ -73,6 +75,8 @@ class ProducerConfig:
             history_ns=spec.frames.history_ns,
             joint_names=self.joint_names or spec.actions.names,
             aliases=self.aliases,
+            cameras=spec.cameras or (CAMERA,),
+            camera_tolerance_ns=self.camera_tolerance_ns,
             frame_tolerance_ns=self.frame_tolerance_ns,
             joint_tolerance_ns=self.joint_tolerance_ns,
             max_age_ns=self.max_age_ns,

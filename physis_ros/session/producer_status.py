@@ -54,7 +54,8 @@ class ProducerStatus:
     :param in_flight: chunks in the pipe.
     :param counts: ``entered``, ``delivered``, ``dropped`` (in the pipe when their epoch ended),
         ``old_epoch`` (came out of it all the same), ``delay_clamped``, ``beat_skipped``,
-        ``renewed`` (newer observations shown to chunks in the pipe), ``rtc_prefix`` (entered with committed actions to agree with),
+        ``renewed`` (newer observations shown to chunks in the pipe), ``rtc_prefix`` (entered with
+        committed actions to agree with),
         ``reset_<reason>``, and the aligner's counters of messages and reasons.
     :param sensor_hz: frames taken, stream time.
     :param replan_hz: chunks entered.
@@ -66,6 +67,7 @@ class ProducerStatus:
     :param told_delay: of the last entry; None before it.
     :param skew_ns: least ``receive - stamp`` lately of each publisher.
     :param lack: why there would be no observation now; None when there would be one.
+    :param lagging: the camera that keeps the others waiting; empty when none does.
     :param missing_joints: joints of which nothing has come.
     :param heard_joints: names that publishers gave instead (the robot's), for the error message.
     :param failure: what went wrong; empty while nothing did.
@@ -88,6 +90,7 @@ class ProducerStatus:
     missing_joints: tuple[str, ...]
     heard_joints: tuple[str, ...]
     failure: str
+    lagging: str = ''
 
 
 class Gauges:

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model of several cameras over real DDS, with joint states of several publishers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip('rclpy')
+pytest.importorskip('physis_ros.msg')
+
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.lifecycle import TransitionCallbackReturn
+from robot_cases import Robot
+from sensor_msgs.msg import Image
+
+from physis_ros.msg import ActionChunk, StreamStatus
+from physis_ros.ros import conversions, qos
+from physis_ros.ros.wam import WamNode
+
+TINY = 'blocks=2,steps=2,width=8,heads=1'
+GIVEN = {
+    'model': f'synthetic:cameras=2,{TINY}',
+    'cameras': ['top=eye_0', 'wrist=eye_1'],
+    'joint_aliases': ['shoulder=a', 'elbow=b'],
+    'workers': 1,
+}
+MS = 1_000_000
+
+
+def statuses(found: list[Any]) -> dict[str, Any]:
+    """Return the values of the stream on the last diagnosis, and its sentence."""
+    (status,) = [s for s in found[-1].status if s.name == '/wam_node: inputs']
+    return {'message': status.message, **{v.key: v.value for v in status.values}}
+
+
+def test_two_cameras_and_two_joint_publishers_make_one_observation(bench: Any) -> None:
+    robot = Robot(bench, ('top', 'wrist'), (('shoulder',), ('elbow',)), size=16)
+    robot.ahead_ns['wrist'] = -12 * MS
+    found = bench.collect(DiagnosticArray, '/diagnostics')
+    states = bench.collect(StreamStatus, 'wam_node/stream_status', qos.LATCHED)
+    chunks = bench.collect(ActionChunk, 'wam_node/action_chunk', qos.CHUNK)
+    node = bench.add(WamNode, GIVEN)
+    assert node.trigger_configure() is TransitionCallbackReturn.SUCCESS
+    node.trigger_activate()
+    assert bench.spin_until(lambda: len(chunks) >= 6, 60), states[-1]
+    chunk = conversions.chunk(chunks[-1])
+    stamps_ns = chunk.input_stamps_ns
+    assert set(stamps_ns) == {'eye_0', 'eye_1', 'joints'}
+    # Of the wrist the picture next to the top's: the one of the same tick, 12 ms older.
+    assert stamps_ns['eye_0'] - stamps_ns['eye_1'] in (12 * MS, -13 * MS)
+    assert chunk.observed_ns == min(stamps_ns.values()) == chunk.times.capture_ns
+    assert bench.spin_until(lambda: int(statuses(found).get('frame.eye_1', 0)) > 5, 20)
+    values = statuses(found)
+    assert float(values['skew_eye_1_ms']) - float(values['skew_eye_0_ms']) > 10
+    assert {'skew_joints.a_ms', 'skew_joints.b_ms'} & set(values) == set()
+    assert {'skew_joints.shoulder_ms', 'skew_joints.elbow_ms'} <= set(values)
+    assert int(values['frame.eye_0']) > 5
+
+    robot.off.add('wrist')
+    assert bench.spin_until(
+        lambda: states[-1].state == StreamStatus.STATE_WAITING_OBSERVATION, 20
+    ), states[-1]
+    assert bench.spin_until(lambda: 'nothing on /wrist/image_raw' in states[-1].reason, 20)
+    assert bench.spin_until(lambda: int(statuses(found).get('stale_frame.eye_1', 0)) > 0, 20)
+    robot.off.clear()
+    assert bench.spin_until(lambda: states[-1].state == StreamStatus.STATE_RUNNING, 20)
+
+
+def test_depth_reaches_the_model_in_metres(bench: Any) -> None:
+    Robot(bench, ('camera',), size=16)
+    depth_out = bench.probe.create_publisher(Image, 'camera/depth/image_raw', 10)
+    millimetres = np.full((16, 16), 1500, np.uint16)
+    seen: list[Any] = []
+
+    def publish() -> None:
+        stamp = bench.probe.get_clock().now().to_msg()
+        image = Image(height=16, width=16, encoding='16UC1', step=32)
+        image.header.stamp = stamp
+        image.data = millimetres.tobytes()
+        depth_out.publish(image)
+
+    bench.probe.create_timer(0.025, publish)
+    given = {
+        **GIVEN,
+        'model': f'synthetic:depth=1,{TINY}',
+        'cameras': ['camera', 'camera/depth=depth'],
+    }
+    chunks = bench.collect(ActionChunk, 'wam_node/action_chunk', qos.CHUNK)
+    node = bench.add(WamNode, given)
+    node.trigger_configure()
+    node.trigger_activate()
+    assert bench.spin_until(lambda: len(chunks) >= 3, 60)
+    assert {item.name for item in chunks[-1].inputs} == {'camera', 'depth', 'joints'}
+    (stream,) = node.streams
+    seen.append(stream.producer._inbox.as_of(node._ros_time.now_ns()))
+    frames = seen[0].others['depth'].frames
+    assert frames.dtype == np.float32
+    np.testing.assert_array_equal(frames, np.full((1, 8, 8), 1.5, np.float32))
+
+
+@pytest.mark.parametrize(
+    ('given', 'words'),
+    [
+        ({'cameras': ['top', 'wrist']}, "cameras missing: ['eye_0', 'eye_1']"),
+        ({'cameras': []}, "expected ['eye_0', 'eye_1'], got ['camera']"),
+        ({'model': f'synthetic:{TINY}', 'cameras': ['a=eye_0', 'b=eye_1']}, "['camera']"),
+    ],
+)
+def test_cameras_that_the_model_does_not_have_are_refused_at_configure(
+    bench: Any, given: dict[str, Any], words: str
+) -> None:
+    node = bench.add(WamNode, {**GIVEN, **given})
+    assert node.trigger_configure() is TransitionCallbackReturn.FAILURE
+    assert words in str(node.refusal)
