@@ -21,15 +21,18 @@ from physis_ros.errors import ParameterError
 from physis_ros.evaluation import topics
 from physis_ros.evaluation.bag import Bag
 from physis_ros.evaluation.recording import read
+from physis_ros.output.merge import Merge
 from physis_ros.types import Play, Reason
 
 pytest.importorskip('rclpy')
 pytest.importorskip('physis_ros.msg')
 from physis_ros.msg import StreamStatus
 from physis_ros.ros import demo, demo_options, demo_preflight
+from physis_ros.ros.demo_options import MERGES
 from physis_ros.ros.demo_processes import ChildDied, Children, meaning
 from physis_ros.ros.demo_run import DemoRun
 from physis_ros.ros.signals import Stop
+from physis_ros.ros.stream_config import StreamConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 START_S = 240.0
@@ -91,6 +94,16 @@ def test_renewal_is_for_weights_that_allow_it(tmp_path: Path):
     assert demo_preflight.check(options(tmp_path, *step)).kv_rule == 'same_step'
     with pytest.raises(ParameterError, match=r"--conditioning must be 'entry' for reach:clean"):
         demo_preflight.check(options(tmp_path, '--kv-rule', 'clean', *step))
+
+
+@pytest.mark.ros
+@pytest.mark.parametrize('name', MERGES)
+def test_every_way_to_take_over_is_known_to_both_nodes(tmp_path: Path, name: str):
+    asked = options(tmp_path, '--merge', name)
+    servo, model = MERGES[asked.merge]
+    assert Merge(servo['merge']).value == ('replace' if name == 'rtc' else name)
+    producer = StreamConfig(**model).producer
+    assert (producer.rtc_frozen_ns > 0) == (name == 'rtc')
 
 
 @pytest.mark.ros

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from physis_ros.evaluation.definitions import shared_file
-from physis_ros.ros.demo_options import DemoOptions
+from physis_ros.ros.demo_options import MERGES, DemoOptions
 from physis_ros.ros.demo_processes import Children
 from physis_ros.ros.demo_robots import Robot
 
@@ -68,6 +68,7 @@ class DemoNodes:
             'seed': options.seed,
             'trace': str(options.trace),
             'period_ms': options.period_ms,
+            **MERGES[options.merge][1],
         }
         if several:
             given['streams'] = [robot.stream for robot in self._robots]
@@ -94,7 +95,11 @@ class DemoNodes:
         )  # fmt: skip
 
     def _servo(self, robot: Robot) -> None:
-        given = {'use_sim_time': self._simulated, 'servo_rate_hz': self._options.servo_hz}
+        given = {
+            'use_sim_time': self._simulated,
+            'servo_rate_hz': self._options.servo_hz,
+            **MERGES[self._options.merge][0],
+        }
         place = ['-r', f'__ns:={robot.namespace}'] if robot.index else []
         self._children.start(
             robot.child('servo'), 'physis_ros.ros.servo_node', given, *self._common, *place,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,11 @@ from typing import Any
 from physis_ros.errors import ParameterError
 
 KV_MODELS = {'same_step': 'reach', 'clean': 'reach:clean'}
+# How a chunk takes over, as parameters of servo and model node; compared in docs/merging.md.
+MERGES: Mapping[str, tuple[Mapping[str, object], Mapping[str, object]]] = {
+    **{name: ({'merge': name}, {}) for name in ('blend', 'replace', 'ensemble')},
+    'rtc': ({'merge': 'replace'}, {'rtc_frozen_ms': 25.0, 'rtc_soft_ms': 50.0}),
+}
 LEAST_SECONDS = 2.0
 MOST_STREAMS = 8
 # [ms] For each stream, so that all together ask no more of the engine than one; but a chunk covers
@@ -36,6 +41,7 @@ class DemoOptions:
     :param model: what runs; see ``physis_ros.backbones.registry``.
     :param grouping: how its stages are placed on workers.
     :param conditioning: ``entry`` or ``step``: whether chunks under way see what is newer.
+    :param merge: how a chunk takes over from the one before: a key of ``MERGES``.
     :param trace: file for a trace that Perfetto opens.
     :param speed: simulated per real time [1].
     :param streams: arms, each with a stream of its own, on one engine [1].
@@ -55,6 +61,7 @@ class DemoOptions:
     model: str = 'reach'
     grouping: str = 'stage'
     conditioning: str = 'entry'
+    merge: str = 'blend'
     speed: float = 1.0
     streams: int = 1
     period_ms: float = PERIOD_MS
@@ -128,6 +135,8 @@ def parse(arguments: Sequence[str] | None = None) -> DemoOptions:
         help='camera images come so much later [ms]')  # fmt: skip
     add('--kv-rule', choices=list(KV_MODELS), default='same_step',
         help='weights: same-step (pipelined) or the clean-KV twin (serial)')  # fmt: skip
+    add('--merge', choices=list(MERGES), default=default.merge,
+        help='how a chunk takes over from the one before; rtc: real-time chunking')  # fmt: skip
     add('--conditioning', choices=['entry', 'step'], default=default.conditioning,
         help='chunks keep the observation they entered with, or take the newest at every denoise '
         'step; default %(default)s')  # fmt: skip
@@ -162,6 +171,7 @@ def options(args: argparse.Namespace) -> DemoOptions:
         # Clean weights keep all passes of a block on one worker.
         grouping='block' if clean else 'stage',
         conditioning=args.conditioning,
+        merge=args.merge,
         speed=args.speed,
         streams=args.streams,
         period_ms=args.period_ms or min(PERIOD_MS * max(args.streams, 1), LONGEST_PERIOD_MS),
