@@ -8,7 +8,9 @@ check is met; stamps are distances from the instant at which the message is made
 
 from __future__ import annotations
 
+import math
 import os
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +20,12 @@ from ros_cases import DT_NS, JOINTS, MS
 from sensor_msgs.msg import CompressedImage, Image, JointState
 
 from physis_ros.msg import ActionChunk, ChunkTimes, InputStamp
+from physis_ros.output.limits import GREATEST
+from physis_ros.output.verdict import ChunkReject
 from physis_ros.ros.conversions import duration_message, header, time_message
 
+# How many messages of each kind were sent: 10,000 and more of each are wanted from time to time.
+SENT: Counter[str] = Counter()
 # Examples of each kind; more of them, and others every time, when the variable is set.
 VARIABLE = 'PHYSIS_FUZZ'
 FEW = 40
@@ -105,6 +111,29 @@ class ChunkRecipe:
             times=ChunkTimes(capture=stamp, publish=self.start.at(now_ns)),
             kv_rule=self.kv_rule,
         )
+
+
+    def refusal(self, least_dt_ns: int, most_dt_ns: int) -> ChunkReject | None:
+        """
+        Return why it is refused whatever came before it; None when that depends.
+
+        :param least_dt_ns: least distance between two steps, of a chunk of one step.
+        """
+        width, units = len(self.names), list(self.units)
+        whole = self.length == self.horizon * width and self.horizon > 0
+        known = not units or (len(units) == width and set(units) <= {'rad', 'm'})
+        given = self.stream and self.inputs and self.kv_rule < 3 and self.dt_ns > 0
+        if not (whole and known and given):
+            return ChunkReject.MALFORMED
+        if width != len(JOINTS):
+            return ChunkReject.WRONG_WIDTH
+        if set(self.names) != set(JOINTS):
+            return ChunkReject.WRONG_NAMES
+        if not least_dt_ns <= self.dt_ns * self.horizon or self.dt_ns > most_dt_ns:
+            return ChunkReject.WRONG_DT
+        used = (self.fill or (1.0,))[: self.length]
+        finite = all(math.isfinite(value) and abs(value) <= GREATEST for value in used)
+        return None if finite else ChunkReject.NON_FINITE
 
 
 @st.composite
