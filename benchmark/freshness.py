@@ -88,6 +88,8 @@ def _run(args: argparse.Namespace, way: dict[str, Any], out: Path) -> dict[str, 
     if done.returncode:
         sys.exit(f'freshness: the demo ended with code {done.returncode}; run it by itself to see')
     summary = json.loads(done.stdout)
+    if not summary['action_age_ms']['n']:
+        sys.exit('freshness: nothing could be played in time; this machine is too busy to measure')
     return {
         'age_p50_ms': summary['action_age_ms']['p50'],
         'age_p99_ms': summary['action_age_ms']['p99'],
@@ -101,9 +103,10 @@ def _run(args: argparse.Namespace, way: dict[str, Any], out: Path) -> dict[str, 
 
 def _compare(runs: list[dict[str, Any]], speed: float, workers: int) -> dict[str, Any]:
     """Return the means of both ways in one case, and what renewal gained."""
-    found: dict[str, Any] = {'speed': speed, 'workers': workers}
+    case = {'speed': speed, 'workers': workers}
+    found: dict[str, Any] = {**case}
     for conditioning in CONDITIONINGS:
-        way = {**found, 'conditioning': conditioning}
+        way = {**case, 'conditioning': conditioning}
         found[conditioning] = _means([run for run in runs if way.items() <= run.items()])
     entry, step = (found[conditioning] for conditioning in CONDITIONINGS)
     frames = LAST_STEP * entry['engine_p50_ms'] // CAMERA_MS
