@@ -10,10 +10,11 @@ tracking error, as means over the rounds.
 
 What can be gained is known beforehand: the last of four denoise steps begins after three quarters
 of the time in the engine, and takes the last frame that came until then. With ``--json`` it ends
-with one JSON object. It holds when everywhere the age (p50) is lower by that, within half a camera
-interval, and the tracking error is not greater; where there is nothing to gain, because chunks
-are out before the next frame comes, not by more than a tenth, which is how much runs differ. Takes
-about 5 minutes on an idle machine; with ``--quick`` half of that.
+with one JSON object. It holds when everywhere the age (p50) is lower by at least half of that and
+the tracking error is not greater; where there is nothing to gain, because chunks are out before
+the next frame comes, when the age is not higher by more than half a camera interval and the error
+not by more than a tenth, which is how much runs differ. Takes about 5 minutes on an idle machine;
+with ``--quick`` half of that.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def _compare(runs: list[dict[str, Any]], speed: float, workers: int) -> dict[str
     found['can_gain_ms'] = frames * CAMERA_MS
     found['age_gain_ms'] = round(entry['age_p50_ms'] - step['age_p50_ms'], 2)
     found['track_gain_mm'] = round(entry['track_mm'] - step['track_mm'], 2)
-    younger = found['age_gain_ms'] >= found['can_gain_ms'] - CAMERA_MS / 2
+    younger = found['age_gain_ms'] >= (found['can_gain_ms'] / 2 if frames else -CAMERA_MS / 2)
     most_mm = entry['track_mm'] * (1 if frames else 1 + NOISE)
     found['holds'] = younger and step['track_mm'] <= most_mm
     return found
