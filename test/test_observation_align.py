@@ -127,8 +127,8 @@ def test_missing_velocity_is_the_slope_or_rest() -> None:
     assert seen(aligner, 36).joint_velocity.tolist() == pytest.approx([25.0, 7.0])
 
 
-def test_several_publishers_any_order_and_aliases() -> None:
-    """I12: names are mapped, never positions."""
+def test_I12_several_publishers_any_order_and_aliases() -> None:
+    """Names are mapped, never positions."""
     aligner = Aligner(config(aliases={'arm_joint_1': 'shoulder'}))
     aligner.joints(
         JointReading(24 * MS, 24 * MS, ['wheel', 'elbow'], [9.0, 2.0], [9.0, 0.2], source='a')

@@ -34,7 +34,7 @@ RED, GREEN = [250, 10, 20], [5, 240, 15]
     ],
 )
 @pytest.mark.parametrize('padding', [0, 1, 5])
-def test_colour_is_rgb_whatever_the_order_and_the_padding(
+def test_I2_I7_colour_is_rgb_whatever_the_order_and_the_padding(
     encoding: str, pixels: list[list[int]], padding: int
 ) -> None:
     row = bytes(value for pixel in pixels for value in pixel)
@@ -53,8 +53,8 @@ def test_grey_is_spread_over_three_channels(encoding: str) -> None:
 
 
 @pytest.mark.parametrize('big', [False, True])
-def test_16_bit_honours_endianness_and_scales(big: bool) -> None:
-    """I1: the flag decides, not this machine."""
+def test_I1_16_bit_honours_endianness_and_scales(big: bool) -> None:
+    """The flag decides, not this machine."""
     order = '>' if big else '<'
     values = [0, 128, 129, 257, 0x1234, 65535]
     data = struct.pack(f'{order}3HH3H', *values[:3], 0xDEAD, *values[3:])
@@ -102,7 +102,12 @@ def test_rgb_is_not_copied_and_all_else_shares_nothing() -> None:
     image = decode_image(2, 2, 'rgb8', False, 6, data)
     assert np.shares_memory(image, data)
     assert not image.flags.writeable
-    for encoding, width, step in (('bgr8', 2, 6), ('rgb8', 1, 6), ('rgba8', 1, 6), ('mono8', 3, 6)):
+    for encoding, width, step in (
+        ('bgr8', 2, 6),
+        ('rgb8', 1, 6),
+        ('rgba8', 1, 6),
+        ('mono8', 3, 6),
+    ):
         assert not np.shares_memory(decode_image(2, width, encoding, False, step, data), data)
 
 
@@ -117,8 +122,8 @@ def test_rgb_is_not_copied_and_all_else_shares_nothing() -> None:
         ((0, 2, 'rgb8', False, 6, b''), 'size must be >= 1x1, got 0x2'),
     ],
 )
-def test_contradictions_are_refused(fields: tuple[Any, ...], message: str) -> None:
-    """I2: never a sheared image, never a read past the end."""
+def test_I2_contradictions_are_refused(fields: tuple[Any, ...], message: str) -> None:
+    """Never a sheared image, never a read past the end."""
     with pytest.raises(ObservationError, match=message):
         decode_image(*fields)
 
@@ -149,7 +154,7 @@ def test_hostile_fields_give_an_image_or_an_error(
     assert len(data) >= step * (height - 1) + width * ENCODINGS[encoding].pixel_bytes
 
 
-def test_last_row_may_lack_its_padding() -> None:
+def test_I2_last_row_may_lack_its_padding() -> None:
     assert decode_image(2, 1, 'rgb8', False, 4, bytes([*RED, 0, *GREEN])).tolist() == [
         [RED],
         [GREEN],
@@ -157,7 +162,7 @@ def test_last_row_may_lack_its_padding() -> None:
 
 
 @pytest.mark.parametrize('big', [False, True])
-def test_depth_in_metres(big: bool) -> None:
+def test_I1_depth_in_metres(big: bool) -> None:
     order = '>' if big else '<'
     millimetres = struct.pack(f'{order}2H', 1500, 0)
     for encoding in ('16UC1', 'mono16'):
@@ -186,8 +191,8 @@ def test_colour_is_no_depth() -> None:
         ('mono8; jpeg compressed ', ('jpeg', 'mono8', False)),
     ],
 )
-def test_format_strings(text: str, parsed: tuple[str, str, bool]) -> None:
-    """I6: what drivers and compressed_image_transport write."""
+def test_I6_format_strings(text: str, parsed: tuple[str, str, bool]) -> None:
+    """What drivers and compressed_image_transport write."""
     assert parse_format(text) == CompressedFormat(*parsed)
 
 
@@ -197,8 +202,8 @@ def test_other_formats_are_refused(text: str) -> None:
         parse_format(text)
 
 
-def test_compressed_gives_rgb() -> None:
-    """I7: red stays red."""
+def test_I6_I7_compressed_gives_rgb() -> None:
+    """Red stays red."""
     bgr = np.full((16, 16, 3), [20, 10, 250], np.uint8)
     png = cv2.imencode('.png', bgr)[1].tobytes()
     assert (decode_compressed('rgb8; png compressed bgr8', png) == RED).all()

@@ -53,7 +53,7 @@ def test_right_size_costs_nothing() -> None:
         ((128, 128), np.uint8, r'got uint8 \[128, 128\]'),
     ],
 )
-def test_wrong_images_are_refused(
+def test_I8_wrong_images_are_refused(
     shape: tuple[int, ...], dtype: type[np.generic], message: str
 ) -> None:
     """I8: CHW floats where HWC bytes are meant are an error, not a crash further on."""

@@ -114,7 +114,7 @@ def test_a_predicted_frame_is_stamped_with_what_it_is_about() -> None:
     assert bytes(message.data) == picture(8).tobytes()
 
 
-def test_a_trajectory_rises_from_after_now() -> None:
+def test_A4_a_trajectory_rises_from_after_now() -> None:
     rows = np.array([[0.0, 1.0], [0.1, 1.1]])
     message = conversions.trajectory_message(JOINTS, [20_000_000, 40_000_000], rows, rows * 2)
     assert (message.header.stamp.sec, message.header.stamp.nanosec) == (0, 0)

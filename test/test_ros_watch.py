@@ -36,7 +36,7 @@ class WatchedNode(Node):
         self.heard.append(message.data)
 
 
-def test_a_publisher_that_offers_too_little_is_counted_and_named(bench: Any) -> None:
+def test_Q1_Q3_a_publisher_that_offers_too_little_is_counted_and_named(bench: Any) -> None:
     node = bench.add(WatchedNode)
     found: list[DiagnosticArray] = bench.collect(DiagnosticArray, '/diagnostics')
     offered = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
@@ -58,7 +58,7 @@ def test_a_publisher_that_offers_too_little_is_counted_and_named(bench: Any) -> 
     assert [(value.key, value.value) for value in task.values] == [('age_ms', '12.35')]
 
 
-def test_T22_Q2_what_is_dropped_before_it_is_taken_is_counted(bench: Any) -> None:
+def test_T22_what_is_dropped_before_it_is_taken_is_counted(bench: Any) -> None:
     node = bench.add(WatchedNode)
     words_out = bench.probe.create_publisher(String, 'words', 10)
 
@@ -89,7 +89,7 @@ def test_T22_Q2_what_is_dropped_before_it_is_taken_is_counted(bench: Any) -> Non
     assert node.watch.trouble['/words'].lost == 4
 
 
-def test_overrides_from_outside_change_the_quality_of_service(bench: Any) -> None:
+def test_Q2_Q4_overrides_from_outside_change_the_quality_of_service(bench: Any) -> None:
     node = bench.add(WatchedNode, {'qos_overrides./words.subscription.reliability': 'best_effort'})
     assert node.source.qos_profile.reliability is ReliabilityPolicy.BEST_EFFORT
     offered = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)

@@ -180,7 +180,7 @@ def test_inputs_by_the_names_of_the_spec() -> None:
         (InputSpec('delay', (1,), torch.uint8), "one of .* got 'torch.uint8'"),
     ],
 )
-def test_a_model_that_wants_something_else_is_refused(wanted: InputSpec, message: str) -> None:
-    """I9: expected and got are in the message."""
+def test_I9_a_model_that_wants_something_else_is_refused(wanted: InputSpec, message: str) -> None:
+    """Expected and got are in the message."""
     with pytest.raises(ParameterError, match=message):
         InputBuilder(spec(inputs=(wanted,)), 2)

@@ -16,6 +16,7 @@ from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
 from physis_ros.ros import conversions
+from physis_ros.ros.clock import RosClock
 from physis_ros.ros.servo_config import ServoConfig
 from physis_ros.session.player import Player
 from physis_ros.types import Command, Play
@@ -39,6 +40,7 @@ class Adapter:
         self._player = player
         self._count = config.trajectory_points
         self._dt_ns = round(config.trajectory_dt_ms * 1e6)
+        self._stamped = config.trajectory_stamped
         self._every = config.trajectory_ticks if config.command_type == 'joint_trajectory' else 1
         self._ticks = 0
         self.kind = KINDS[config.command_type]
@@ -62,18 +64,28 @@ class Adapter:
             return None
         if self.kind is not JointTrajectory:
             return self._form(command)
-        return self._points(command.names, [command])
+        return self._points(command, [command])
+
+    def stamping(self, clock: RosClock) -> str:
+        """Say by which clock trajectories are stamped, and what a controller makes of that."""
+        simulated = 'true' if clock.simulated else 'false'
+        return (
+            f'trajectories are stamped with ROS time, now {clock.now_ns() * 1e-9:.3f} s '
+            f'(use_sim_time is {simulated}); the controller must use the same clock: it refuses '
+            f'those that end in its past'
+        )
 
     def _trajectory(self, command: Command) -> JointTrajectory:
         """Return the next points; the present one alone where nothing lies ahead."""
         ahead = self._player.upcoming(command.stamp_ns, self._count, self._dt_ns)
-        return self._points(command.names, list(ahead) or [command])
+        return self._points(command, list(ahead) or [command])
 
-    def _points(self, names: tuple[str, ...], points: list[Command]) -> JointTrajectory:
-        """Return points that begin one distance after now."""
+    def _points(self, command: Command, points: list[Command]) -> JointTrajectory:
+        """Return points that begin one distance after the tick of ``command``."""
         return conversions.trajectory_message(
-            names,
+            command.names,
             [(index + 1) * self._dt_ns for index in range(len(points))],
             np.stack([point.position for point in points]),
             np.stack([point.velocity for point in points]),
+            command.stamp_ns if self._stamped else 0,
         )

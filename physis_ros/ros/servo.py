@@ -163,6 +163,8 @@ class ServoNode(Node):
         else:
             ticks = SteadyTicks(period_ns, self._prepare)
             tick = self._steady_tick
+        if self.config.trajectory_stamped:
+            self.get_logger().info(self._adapter.stamping(self._ros_time))
         self.player.activate(self._ros_time.now_ns())
         ticks.run(executor, stop, tick, self._idle)
 

@@ -41,6 +41,12 @@ class ServoConfig:
     trajectory_rate_hz: float = parameter(
         50.0, 'Trajectories per second [Hz]; at most the servo rate.', low=1.0, high=2000.0
     )
+    trajectory_stamped: bool = parameter(
+        False,
+        'Stamp trajectories with the time of their tick instead of 0, which means on receipt. '
+        'The controller must then use the same clock (use_sim_time): that of ros2_controllers '
+        'refuses trajectories that end in its past.',
+    )
     merge: str = parameter(
         DEFAULT.merge.value,
         'How a new chunk takes over from the one before.',
