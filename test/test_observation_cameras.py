@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,17 @@ def test_with_receive_times_cameras_of_any_clock_are_joined() -> None:
     # A clock that is a quarter of an hour ahead.
     made.frame(900_000 * MS, 110 * MS, image, 'wrist')
     assert seen(made, 120).others['wrist'].stamps_ns[-1] == 110 * MS
+
+
+def test_tolerances_change_while_it_runs() -> None:
+    made = aligner()
+    show(made, 'top', 200)
+    show(made, 'wrist', 165)
+    assert made.as_of(210 * MS) is Lack.STALE_FRAME
+    made.reconfigure(replace(made.config, camera_tolerance_ns=40 * MS))
+    assert seen(made, 210).others['wrist'].stamps_ns[-1] == 165 * MS
+    made.reconfigure(replace(made.config, max_age_ns=5 * MS))
+    assert made.as_of(210 * MS) is Lack.STALE_FRAME
 
 
 def test_depth_is_apart_from_colour() -> None:

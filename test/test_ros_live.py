@@ -21,6 +21,7 @@ from physis_ros.output.merge import Merge
 from physis_ros.ros.live import LiveParameters
 from physis_ros.ros.parameters import declare, parameter
 from physis_ros.ros.servo import ServoNode
+from physis_ros.ros.wam import WamNode
 from physis_ros.types import Play
 
 
@@ -91,6 +92,32 @@ def test_one_wrong_value_keeps_all_others_out(
     assert words in answer.reason
     assert node.told == []
     assert node.get_parameter('high_ms').value == 2.0
+
+
+def test_what_is_set_for_the_node_is_set_for_its_streams(bench: Any) -> None:
+    node = bench.add(WamNode, {'streams': ['left', 'right'], 'right.margin_ms': 20})
+    assert set_all(bench, 'wam_node', joint_tolerance_ms=70).successful
+    assert set_all(bench, 'wam_node', **{'left.margin_ms': 30}).successful
+    left, right = (node.streams.config(name) for name in ('left', 'right'))
+    assert (left.joint_tolerance_ms, right.joint_tolerance_ms) == (70.0, 70.0)
+    assert (left.margin_ms, right.margin_ms) == (30.0, 20.0)
+    assert node.get_parameter('right.joint_tolerance_ms').value == 70.0
+    assert [stream.config for stream in node.streams] == [left, right]
+    # All of a call or nothing, over all streams.
+    values = {'margin_ms': 5.0, 'right.period_ms': -1.0}
+    assert not set_all(bench, 'wam_node', **values).successful
+    assert node.streams.config('left').margin_ms == 30.0
+    answer = set_all(bench, 'wam_node', camera='eye')
+    assert 'read-only' in answer.reason
+
+
+def test_a_period_that_was_admitted_stays(bench: Any) -> None:
+    node = bench.add(WamNode, {'profile': 'somewhere.json'})
+    answer = set_all(bench, 'wam_node', period_ms=50.0)
+    assert not answer.successful
+    assert 'robot.period_ms must be 100.0, which admission was asked to hold' in answer.reason
+    assert set_all(bench, 'wam_node', margin_ms=5.0).successful
+    assert node.streams.config('robot').margin_ms == 5.0
 
 
 def test_descriptors_tell_which_may_be_set(bench: Any) -> None:

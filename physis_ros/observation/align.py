@@ -71,14 +71,8 @@ class Aligner:
     def __init__(self, config: AlignConfig) -> None:
         self.config = config
         self.counts: Counter[str] = Counter()
-        # With several cameras an older frame of the first may be the newest that all agree with.
-        keep_ns = config.max_age_ns if len(config.cameras) > 1 else 0
-        self._rings = {
-            name: FrameRing(
-                config.history_ns, config.frame_tolerance_ns, config.max_frames, keep_ns
-            )
-            for name in config.cameras
-        }
+        sizes = config.history_ns, config.frame_tolerance_ns, config.max_frames, self._keep_ns
+        self._rings = {name: FrameRing(*sizes) for name in config.cameras}
         self._anchor: Frame | None = None
         self._tracks = {name: JointTrack(config.max_joint_samples) for name in config.joint_names}
         self._skew: dict[str, SkewEstimate] = {}
@@ -110,6 +104,18 @@ class Aligner:
     def heard_joints(self) -> tuple[str, ...]:
         """Joint names that publishers gave while some of ours were missing, sorted."""
         return tuple(sorted(self._heard))
+
+    def reconfigure(self, config: AlignConfig) -> None:
+        """Join by other tolerances from now on; sizes, cameras and joints stay."""
+        self.config = config
+        for ring in self._rings.values():
+            ring.reconfigure(config.frame_tolerance_ns, self._keep_ns)
+        self._anchor = self._agreed()
+
+    @property
+    def _keep_ns(self) -> int:
+        """An older frame of the first camera may be the newest that all of them agree with."""
+        return self.config.max_age_ns if len(self.config.cameras) > 1 else 0
 
     def clear(self) -> None:
         """Forget all frames and joints (clock jump); counters stay."""

@@ -57,9 +57,13 @@ class FrameRing:
         self, offsets_ns: tuple[int, ...], tolerance_ns: int, max_frames: int, keep_ns: int = 0
     ) -> None:
         self._offsets_ns = offsets_ns
-        self._tolerance_ns = tolerance_ns
-        self._span_ns = tolerance_ns - offsets_ns[0] + keep_ns
+        self.reconfigure(tolerance_ns, keep_ns)
         self._frames: deque[Frame] = deque(maxlen=max_frames)
+
+    def reconfigure(self, tolerance_ns: int, keep_ns: int) -> None:
+        """Change how far a frame may lie from its time, and how long it is kept."""
+        self._tolerance_ns = tolerance_ns
+        self._span_ns = tolerance_ns - self._offsets_ns[0] + keep_ns
 
     @property
     def newest(self) -> Frame | None:

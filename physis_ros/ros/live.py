@@ -29,11 +29,13 @@ class _Part:
     One configuration that follows its parameters.
 
     :param prefix: before the names of its fields.
+    :param heir: what is set without the prefix is set here too.
     :param check: refuses what the rules of the fields do not.
     :param changed: takes the new configuration.
     """
 
     prefix: str
+    heir: bool
     config: Any
     check: Callable[[Any], None]
     changed: Callable[[Any], None]
@@ -65,22 +67,35 @@ class LiveParameters:
         changed: Callable[[Any], None],
         check: Callable[[Any], None] = lambda config: None,
         prefix: str = '',
+        heir: bool = False,
     ) -> None:
         """
         Have ``changed`` called with each new configuration.
 
         :param config: the values in force.
         :param check: called before, with what may become the new one; raises ParameterError.
+        :param prefix: before the names of its fields.
+        :param heir: what is set without the prefix is set for this one too.
         """
-        self._parts.append(_Part(prefix, config, check, changed))
-
-    def forget(self, prefix: str) -> None:
-        """Follow a part no more."""
-        self._parts = [part for part in self._parts if part.prefix != prefix]
+        self._parts.append(_Part(prefix, heir, config, check, changed))
 
     def _widened(self, parameters: list[Parameter]) -> list[Parameter]:
-        """Take whole numbers for doubles, and an empty list for a list of whatever is declared."""
-        return [self._wide(parameter) for parameter in parameters]
+        """
+        Take whole numbers for doubles, and an empty list for a list of whatever is declared.
+
+        Add what is set for the heirs.
+        """
+        wide = [self._wide(parameter) for parameter in parameters]
+        named = {parameter.name for parameter in wide}
+        for part in self._parts:
+            if part.heir:
+                known = {item.name for item in fields(part.config)}
+                wide += [
+                    Parameter(part.prefix + item.name, item.type_, item.value)
+                    for item in wide
+                    if item.name in known and part.prefix + item.name not in named
+                ]
+        return wide
 
     def _wide(self, parameter: Parameter) -> Parameter:
         """Return a parameter in its declared type where that is wider."""

@@ -59,6 +59,7 @@ class StreamConfig:
         'Promised interval between chunks [ms]: what admission must hold.',
         low=1.0,
         high=60_000.0,
+        dynamic=True,
     )
     max_response_ms: float = parameter(
         0.0,
@@ -77,24 +78,28 @@ class StreamConfig:
         'Time allowed for the way from here to the player [ms].',
         low=0.0,
         high=10_000.0,
+        dynamic=True,
     )
     frame_tolerance_ms: float = parameter(
         PRODUCER.frame_tolerance_ns / MS_NS,
         'How far from its wanted time an earlier frame may lie [ms].',
         low=0.0,
         high=10_000.0,
+        dynamic=True,
     )
     joint_tolerance_ms: float = parameter(
         PRODUCER.joint_tolerance_ns / MS_NS,
         'How far from the frame a joint state may lie [ms].',
         low=0.0,
         high=10_000.0,
+        dynamic=True,
     )
     max_observation_age_ms: float = parameter(
         PRODUCER.max_age_ns / MS_NS,
         'A frame older than this makes no observation [ms].',
         low=1.0,
         high=60_000.0,
+        dynamic=True,
     )
     rtc_frozen_ms: float = parameter(
         PRODUCER.rtc_frozen_ns / MS_NS,

@@ -22,6 +22,7 @@ from physis_ros.ros.clock import Jump, RosClock, steady
 from physis_ros.ros.diagnostics import Diagnostics
 from physis_ros.ros.engine_host import EngineHost
 from physis_ros.ros.host_state import HostState
+from physis_ros.ros.live import LiveParameters
 from physis_ros.ros.make_pool import make_pool
 from physis_ros.ros.metrics import Page, serve
 from physis_ros.ros.parameters import declare_part, is_qos_override, refuse_unknown
@@ -84,6 +85,7 @@ class WamNode(LifecycleNode):
         self._diagnostics.add('engine', lambda: engine_report(self.engine()))
         home = Home(self, watch, self._ros_time, self.engine)
         self.streams = WamStreams(home, self.config.names, self._diagnostics)
+        self.streams.follow(LiveParameters(self, {}), bool(self.config.profile))
         refuse_unknown(self, is_qos_override)
         self.streams.restore()
         self._stream_services = StreamServices(self)

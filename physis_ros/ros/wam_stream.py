@@ -32,6 +32,7 @@ from physis_ros.ros.stream_config import StreamConfig, StreamNames
 from physis_ros.ros.wam_inputs import WamInputs
 from physis_ros.ros.wam_outputs import WamOutputs
 from physis_ros.ros.wam_report import EngineSnapshot, Snapshot
+from physis_ros.session import commitment
 from physis_ros.session.inputs import InputBuilder
 from physis_ros.session.producer import Ports, Producer
 from physis_ros.session.producer_status import ResetReason
@@ -152,6 +153,22 @@ class WamStream:
         if self.state() != self._shown:
             self.publish_status()
         return failure
+
+    def check(self, config: StreamConfig) -> None:
+        """
+        Refuse parameters that do not fit the model.
+
+        :raises ParameterError: saying what.
+        """
+        if self.room is not None:
+            commitment.check(config.producer, self.room.host.pool.spec)
+
+    def reconfigure(self, config: StreamConfig) -> None:
+        """Go on with other parameters."""
+        self.config = config
+        if self.producer is not None:
+            self.producer.reconfigure(config.producer)
+        self._log('parameters were set')
 
     def give_up(self, failure: PhysisError) -> None:
         """Produce no more, for a reason that is not the engine's."""

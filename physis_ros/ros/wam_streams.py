@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future
+from functools import partial
 
 from physis_ros.errors import EngineError, ParameterError, PhysisError
 from physis_ros.ros.diagnostics import Diagnostics
 from physis_ros.ros.engine_host import EngineHost
+from physis_ros.ros.live import LiveParameters
 from physis_ros.ros.parameters import declare_part
 from physis_ros.ros.stream_config import StreamConfig, StreamNames, check_name
 from physis_ros.ros.wam_diagnosis import stream_report
@@ -34,6 +36,46 @@ class WamStreams:
         }
         self._epochs: dict[str, int] = {}
         self._streams: dict[str, WamStream] = {}
+        self._admission = False
+
+    def follow(self, live: LiveParameters, admission: bool) -> None:
+        """
+        Have the streams follow their parameters while they run.
+
+        Those that were opened by a service keep what they were opened with.
+
+        :param admission: it was decided on the period, which then stays.
+        """
+        self._admission = admission
+        live.follow(self.defaults, self._on_defaults)
+        for name, config in self._configs.items():
+            changed, check = partial(self._on_config, name), partial(self._check, name)
+            live.follow(config, changed, check, f'{name}.', heir=True)
+
+    def _check(self, name: str, config: StreamConfig) -> None:
+        """
+        Refuse what cannot be set while a stream runs.
+
+        :raises ParameterError: saying what.
+        """
+        present, stream = self._configs[name], self._streams.get(name)
+        if self._admission and config.period_ms != present.period_ms:
+            rule = f'{present.period_ms}, which admission was asked to hold'
+            hint = 'close the stream and open it anew'
+            raise ParameterError(f'{name}.period_ms', rule, config.period_ms, hint)
+        if stream is not None:
+            stream.check(config)
+
+    def _on_defaults(self, config: StreamConfig) -> None:
+        """Take what was set for streams that are opened later."""
+        self.defaults = config
+
+    def _on_config(self, name: str, config: StreamConfig) -> None:
+        """Go on with what was set for a stream."""
+        self._configs[name] = config
+        stream = self._streams.get(name)
+        if stream is not None:
+            stream.reconfigure(config)
 
     def __iter__(self) -> Iterator[WamStream]:
         """Go through all of them."""

@@ -23,6 +23,22 @@ from physis_ros.session.producer_config import ProducerConfig
 from physis_ros.types import ActionChunk
 
 
+def check(config: ProducerConfig, spec: ModelSpec) -> None:
+    """
+    Refuse what the model cannot agree with.
+
+    :raises ParameterError: when the model takes no prefix, or more is frozen than a chunk has left
+        when the next one takes over.
+    """
+    matched_ns = config.rtc_frozen_ns + config.rtc_soft_ns
+    if matched_ns and not spec.takes_prefix:
+        raise ParameterError('rtc_frozen_ns', f'0: {spec.name} takes no prefix', matched_ns)
+    left_ns = spec.actions.horizon * spec.actions.dt_ns - config.period_ns
+    if config.rtc_frozen_ns > max(left_ns, 0):
+        rule = f'at most {left_ns}, the horizon less the period'
+        raise ParameterError('rtc_frozen_ns', rule, config.rtc_frozen_ns)
+
+
 class Commitment:
     """
     What the next chunk should agree with (real-time chunking). Single-threaded.
@@ -34,21 +50,15 @@ class Commitment:
     :param config: ``rtc_frozen_ns`` and ``rtc_soft_ns``.
     :param spec: of the model.
     :param names: the robot's names of the action columns.
-    :raises ParameterError: when the model takes no prefix, or more is frozen than a chunk has left
-        when the next one takes over.
+    :raises ParameterError: as :func:`check`.
     """
 
     def __init__(self, config: ProducerConfig, spec: ModelSpec, names: Sequence[str]) -> None:
+        check(config, spec)
         self._actions = actions = spec.actions
         self._frozen_ns = config.rtc_frozen_ns
         matched_ns = config.rtc_frozen_ns + config.rtc_soft_ns
         self._on = matched_ns > 0
-        if self._on and not spec.takes_prefix:
-            raise ParameterError('rtc_frozen_ns', f'0: {spec.name} takes no prefix', matched_ns)
-        left_ns = actions.horizon * actions.dt_ns - config.period_ns
-        if self._frozen_ns > max(left_ns, 0):
-            rule = f'at most {left_ns}, the horizon less the period'
-            raise ParameterError('rtc_frozen_ns', rule, self._frozen_ns)
         self._free = max(actions.horizon - -(-matched_ns // actions.dt_ns), 0)
         played = PlayerConfig(
             tuple(names),

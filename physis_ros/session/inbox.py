@@ -98,6 +98,11 @@ class Inbox:
             self._lacking = isinstance(result, Lack)
             return result
 
+    def reconfigure(self, config: AlignConfig) -> None:
+        """Join by other tolerances."""
+        with self._bell:
+            self._aligner.reconfigure(config)
+
     def clear(self) -> None:
         """Forget what was observed: time went back."""
         with self._bell:

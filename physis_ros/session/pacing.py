@@ -32,7 +32,7 @@ class Pacer:
     def __init__(self, period_ns: int) -> None:
         if period_ns < 1:
             raise ParameterError('period_ns', '>= 1', period_ns)
-        self._period_ns = period_ns
+        self.period_ns = period_ns
         self._beat_ns: int | None = None
         self._used_ns: int | None = None
         self.skipped = 0
@@ -72,9 +72,9 @@ class Pacer:
         """
         beat_ns = now_ns if self._beat_ns is None else self._beat_ns
         late_ns = now_ns - beat_ns
-        lost = max(0, (late_ns + self._period_ns // 2) // self._period_ns)
+        lost = max(0, (late_ns + self.period_ns // 2) // self.period_ns)
         self.skipped += lost
-        self._beat_ns = beat_ns + (lost + 1) * self._period_ns
+        self._beat_ns = beat_ns + (lost + 1) * self.period_ns
         self._used_ns = stamp_ns
 
     def reset(self) -> None:

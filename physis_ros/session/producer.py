@@ -166,6 +166,12 @@ class Producer:
             if self._failure is None:
                 self._state = ProducerState.RUNNING
 
+    def reconfigure(self, config: ProducerConfig) -> None:
+        """Go on with another period, margin and tolerances; names and clock stay."""
+        with self._life:
+            self._config, self._pacer.period_ns = config, config.period_ns
+            self._inbox.reconfigure(config.align_config(self._pool.spec))
+
     def pause(self, paused: bool) -> None:
         """
         Let nothing more in, or go on; what is in the pipe still comes out.
