@@ -104,6 +104,31 @@ def test_states_follow_the_stream():
 
 
 @pytest.mark.parametrize('merge', list(Merge))
+def test_C14_C16_chunks_at_10_hz_make_steady_motion_at_200_hz(merge):
+    made = player(start_blend_ns=1, merge=merge)
+    for at in range(0, 1000, 5):
+        if at % 100 == 0:
+            # Half a radian a second, planned 40 ms ahead; a chunk covers four intervals.
+            steps = 0.5 * (at + 40 + 25 * np.arange(16)) * 1e-3
+            made.offer(chunk(at // 100, at + 40, steps, observed_ms=at), at * MS)
+        command = tick(made, at)
+        if at > 40:
+            assert command.play is Play.PLAYING
+            assert command.position == pytest.approx(0.5e-3 * at)
+            assert command.velocity == pytest.approx(0.5)
+    assert made.account.figures().underruns.ticks == 0
+
+
+def test_C18_several_points_with_velocities_lie_ahead_not_one_that_stops():
+    made = player(start_blend_ns=1, **PLAIN)
+    made.offer(chunk(steps=0.01 * np.arange(16)), 0)
+    tick(made, 50)
+    points = made.upcoming(50 * MS, 8, 25 * MS)
+    assert [round(point.position[0], 9) for point in points] == [0.03 + 0.01 * i for i in range(8)]
+    assert all(point.velocity == pytest.approx(0.4) for point in points)
+
+
+@pytest.mark.parametrize('merge', list(Merge))
 def test_A3_upcoming_points_continue_the_last_output(merge):
     made = player(measured=0.5, merge=merge)
     made.offer(chunk(steps=np.linspace(0, 1, 16)), 0)

@@ -39,7 +39,7 @@ def test_B5_the_ladder_tick_by_tick():
     assert made.state is PlayerState.UNDERRUN
 
 
-def test_the_reason_turns_from_late_to_none_when_no_chunk_comes_any_more():
+def test_C23_the_reason_turns_from_late_to_none_when_no_chunk_comes_any_more():
     made = player(chunk_timeout_ns=200 * MS, **PLAIN)
     made.offer(chunk(), 0)
     commands = run(made, 0, 300)
@@ -186,7 +186,7 @@ def test_T7_a_clock_that_goes_back_drops_everything():
     assert made.account.figures().window == 1
 
 
-def test_B8_deactivating_ends_with_a_final_hold_and_then_silence():
+def test_B8_C26_deactivating_ends_with_a_final_hold_and_then_silence():
     made = player(start_blend_ns=1, **PLAIN)
     made.offer(chunk(), 0)
     run(made, 0, 30)

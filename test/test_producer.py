@@ -78,6 +78,17 @@ def test_entries_on_the_beat_with_the_newest_frame() -> None:
     assert status.state is ProducerState.RUNNING
 
 
+def test_C2_the_first_observation_always_enters_and_so_does_one_like_the_last() -> None:
+    bench = Bench(period_ns=100 * MS)
+    bench.see(0)
+    bench.see(100)  # the same picture, the same pose: nothing is filtered
+    assert len(bench.pipe.entered) == 2
+    for _ in range(2):
+        bench.producer.reset()
+        bench.see(110 + 10 * len(bench.pipe.entered))  # long before the next beat
+    assert [entered[:2] for entered in bench.pipe.entered] == [(0, 0), (0, 1), (1, 0), (2, 0)]
+
+
 def test_full_pipe_makes_the_entry_wait_and_then_take_what_is_newest_then() -> None:
     bench = Bench()
     for index in range(8):
