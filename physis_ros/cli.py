@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from physis_ros import __version__
 from physis_ros.commands.account import add_account_parser
 from physis_ros.commands.mend import add_mend_parser
+from physis_ros.commands.parameters import add_parameters_parser
 from physis_ros.commands.plan import add_plan_parser
 from physis_ros.commands.profile import add_profile_parser
 from physis_ros.commands.report import add_report_parser
@@ -32,6 +33,7 @@ COMMANDS = (
     add_plan_parser,
     add_simulate_parser,
     add_top_parser,
+    add_parameters_parser,
 )
 
 

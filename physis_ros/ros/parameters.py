@@ -84,6 +84,11 @@ def parameter(
     return field(default=default, metadata={'rule': rule})
 
 
+def type_name(hint: Any) -> str:
+    """Return what ROS calls a field's type."""
+    return _TYPES[hint][0].name.lower().replace('_array', '[]')
+
+
 def declare(node: Node, kind: type[Config]) -> Config:
     """
     Declare every field of ``kind`` on ``node`` and return the values in force.
