@@ -60,7 +60,7 @@ def test_the_report_of_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture
     bag = write_bag(tmp_path / 'run', seconds=1.5)
     assert cli.main(['report', str(bag), '--json']) == 0
     assert json.loads(capsys.readouterr().out)['rates_hz']['sensor'] == 40.0
-    assert (bag / 'report.html').is_file()
+    assert (tmp_path / 'run_report' / 'report.html').is_file()
 
 
 def test_a_whole_file_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -84,9 +84,18 @@ def test_the_animation_has_a_picture_for_every_compared_frame(made: products.Pro
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch):
     write_bag(tmp_path / 'run', seconds=0.4)
-    (tmp_path / 'run' / 'summary.json').mkdir()
+    (tmp_path / 'run_report' / 'summary.json').mkdir(parents=True)
     with pytest.raises(BagError, match='cannot write into'):
         products.write(tmp_path / 'run', report=False)
+
+
+def test_nothing_is_written_among_the_files_of_a_recording(tmp_path: Path):
+    bag = write_bag(tmp_path / 'run', seconds=0.4)
+    before = sorted(bag.iterdir())
+    made = products.write(bag, report=False)
+    assert sorted(bag.iterdir()) == before
+    assert tmp_path / 'run_report' / 'summary.json' in made.files
+    assert products.place(bag / 'run.mcap') == bag
 
 
 def test_a_trace_that_was_cut_short_is_still_read(tmp_path: Path):
@@ -112,14 +121,14 @@ def test_counts_must_be_equal_and_quantiles_close(tmp_path: Path):
     figures = accounting.recompute(recording)
 
     class Part:
-        p50, p99 = 150.0, 196.0
+        p50, p90, p99, max = figures.age_ms.worst.p50, 190.0, 0.98 * 196.0, 196.0
 
     class Count:
         name, count = 'ramp', 2
 
     class Status:
         ticks, deadline_due, deadline_misses, underruns, underrun_ticks = 475, 475, 0, 0, 0
-        chunks_accepted = 7
+        chunks_accepted, chunks_rejected = 7, 0
         action_age = Part
         servo_period_error = Part
         underrun_rungs = (Count,)
@@ -128,7 +137,9 @@ def test_counts_must_be_equal_and_quantiles_close(tmp_path: Path):
     assert agrees['ticks'] is True
     assert agrees['deadline_misses'] is True
     assert agrees['chunks_accepted'] is False
+    assert agrees['chunks_rejected'] is True
     assert agrees['underrun_hold'] is True
     assert agrees['underrun_ramp'] is False
-    assert agrees['action_age_ms p50'] is True
+    assert agrees['action_age_ms p50'] is agrees['action_age_ms max'] is True
+    assert agrees['action_age_ms p99'] is False
     assert agrees['servo_period_error_us p50'] is False

@@ -38,10 +38,19 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
     return evaluation.summary
 
 
+# What the run was, which needs no definition.
+UNDEFINED = {
+    *('kv_rule', 'workers', 'stages', 'seed', 'episodes', 'chunks', 'version', 'configuration'),
+    'definitions',
+}
+
+
 def test_everything_promised_is_there_and_is_json(summary: dict[str, Any]):
     assert set(PROMISED) <= set(summary)
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
     assert set(summary['definitions']) == set(DEFINITIONS)
+    told = {name.partition('.')[0] for name in DEFINITIONS}
+    assert set(summary) - told == UNDEFINED
 
 
 def test_ages_are_those_of_the_played_ticks(summary: dict[str, Any]):

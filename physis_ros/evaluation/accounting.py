@@ -20,14 +20,14 @@ from physis_ros.clock import ClockSteps
 from physis_ros.errors import BagError
 from physis_ros.evaluation.recording import Recording, Tick
 from physis_ros.output.figures import Figures
+from physis_ros.output.sketch import RELATIVE_ACCURACY
 from physis_ros.session.player import Player
 from physis_ros.session.player_config import PlayerConfig
-from physis_ros.types import ActionChunk, Play
+from physis_ros.types import ActionChunk, Play, Reason
 
-# Sketches are exact to 0.5 %; a quantile of both may be off by so much, each its own way.
-TOLERANCE = 0.02
 # A chunk that comes as its last step passes is refused or not by the microsecond.
 BORDERLINE = 2
+QUANTILES = ('p50', 'p90', 'p99', 'max')
 RUNGS = tuple(play.value for play in Play if play is not Play.PLAYING)
 SETTINGS_MS = ('max_action_age_ms', 'settle_ms', 'blend_ms', 'hold_ms', 'ramp_ms')
 
@@ -39,8 +39,8 @@ class Agreement:
 
     :param live: as the servo published it last; None when it published none.
     :param agrees: both are the same: counts exactly but for chunks that came as their time ran
-        out, quantiles within the sketches' accuracy;
-        None when there is nothing to compare with.
+        out, quantiles to the last digit that the sketch guarantees; None when there is nothing to
+        compare with.
     """
 
     name: str
@@ -67,31 +67,76 @@ def player_config(recording: Recording) -> PlayerConfig:
 
 
 def servo_rate_hz(recording: Recording) -> float:
-    """Return the set rate: from the configuration, or from the schedule of the ticks."""
+    """Return the set rate: as it was told, or from the schedule of the ticks."""
     given = recording.configuration.get('servo_hz')
     if given is not None:
         return float(given)
+    if recording.status is not None and recording.status.servo_hz > 0.0:
+        return float(recording.status.servo_hz)
     scheduled = np.diff([tick.scheduled_ns for tick in recording.ticks])
     return round(1e9 / float(np.median(scheduled[scheduled > 0])), 3)
 
 
 def recompute(recording: Recording, config: PlayerConfig | None = None) -> Figures:
     """Return the figures of the recorded ticks and chunks."""
-    player = Player(config or player_config(recording))
-    begun, last_ns, steps = False, 0, ClockSteps()
+    player, steps = Player(config or player_config(recording)), ClockSteps()
+    active, last_ns = False, 0
     for item in _in_order(recording):
-        if isinstance(item, ActionChunk):
-            # Nobody recorded when it reached the servo: the hand-over comes nearest, but a chunk
-            # is never taken before the tick that was counted before it.
-            player.offer(item, max(item.times.publish_ns, last_ns))
+        if isinstance(item, _Offered):
+            if not active and item.active:
+                player.activate(last_ns)
+                active = True
+            if item.other_engine and item.chunk.epoch < player.epoch:
+                player = _anew(player, last_ns)
+            player.offer(item.chunk, item.arrived_ns(last_ns))
             continue
-        if not begun:
-            player.activate(item.command.stamp_ns)
-            begun = True
-        last_ns = item.command.stamp_ns
-        stepped = steps.ahead_ns(last_ns, item.scheduled_ns) > 0
-        player.account.tick(item.command, item.ticked_ns - item.scheduled_ns, stepped)
+        stamp_ns, late_ns = item.command.stamp_ns, item.ticked_ns - item.scheduled_ns
+        stepped = steps.ahead_ns(stamp_ns, item.scheduled_ns) > 0
+        if item.command.reason is Reason.INACTIVE:
+            player.deactivate(stamp_ns)
+            active = False
+        else:
+            if not active or stamp_ns < last_ns:
+                player.activate(stamp_ns)
+                active = True
+            player.account.tick(item.command, late_ns, stepped)
+        last_ns = stamp_ns
     return player.account.figures()
+
+
+def _anew(player: Player, now_ns: int) -> Player:
+    """Return a player of another engine's chunks with the same account, as the servo makes it."""
+    other = Player(player.config)
+    other.account = player.account
+    other.activate(now_ns)
+    return other
+
+
+@dataclass(frozen=True)
+class _Offered:
+    """
+    A chunk where it was received.
+
+    :param next_ns: stamp of the tick after it; None when there is none.
+    :param active: that tick is one of an active player.
+    :param other_engine: its epoch is played later on.
+    """
+
+    chunk: ActionChunk
+    next_ns: int | None
+    active: bool
+    other_engine: bool
+
+    def arrived_ns(self, last_ns: int) -> int:
+        """
+        Return when it reached the servo, between two ticks; nobody recorded it.
+
+        The hand-over comes nearest; where time went back meanwhile it is of the new time.
+        """
+        arrived_ns = max(self.chunk.times.publish_ns, last_ns)
+        if self.next_ns is None or self.next_ns < last_ns:
+            return arrived_ns
+        return min(arrived_ns, self.next_ns)
 
 
 def agreements(figures: Figures, status: Any | None) -> list[Agreement]:
@@ -100,7 +145,6 @@ def agreements(figures: Figures, status: Any | None) -> list[Agreement]:
 
     :param status: a ``PlaybackStatus`` message, or None.
     """
-    age, period = figures.age_ms.worst, figures.period_error_us
     counts: dict[str, float | None] = {
         'ticks': figures.ticks,
         'deadline_due': figures.due,
@@ -113,19 +157,21 @@ def agreements(figures: Figures, status: Any | None) -> list[Agreement]:
     for rung in RUNGS:
         live = None if rungs is None else rungs.get(rung, 0)
         rows.append(_agreement(f'underrun_{rung}', live, figures.underruns.by_rung.get(rung, 0)))
-    accepted = 'chunks_accepted'
-    rows.append(
-        _agreement(
-            accepted, _count(status, accepted), figures.chunks.accepted, TOLERANCE, BORDERLINE
-        )
-    )
-    for part in ('p50', 'p99'):
+    chunks = figures.chunks
+    for name, count in (
+        ('chunks_accepted', chunks.accepted),
+        ('chunks_rejected', sum(chunks.rejected.values())),
+    ):
+        rows.append(_agreement(name, _count(status, name), count, 0.0, BORDERLINE))
+    for part in QUANTILES:
         for name, sketch, field in (
-            (f'action_age_ms {part}', age, 'action_age'),
-            (f'servo_period_error_us {part}', period, 'servo_period_error'),
+            ('action_age_ms', figures.age_ms.worst, 'action_age'),
+            ('servo_period_error_us', figures.period_error_us, 'servo_period_error'),
         ):
             figure = None if status is None else float(getattr(getattr(status, field), part))
-            rows.append(_agreement(name, figure, getattr(sketch, part), TOLERANCE))
+            rows.append(
+                _agreement(f'{name} {part}', figure, getattr(sketch, part), RELATIVE_ACCURACY)
+            )
     return rows
 
 
@@ -155,10 +201,27 @@ def _rungs(status: Any | None) -> dict[str, int] | None:
     return {str(item.name): int(item.count) for item in status.underrun_rungs}
 
 
-def _in_order(recording: Recording) -> Iterator[ActionChunk | Tick]:
+def _in_order(recording: Recording) -> Iterator[_Offered | Tick]:
     """Yield chunks and ticks as they were received."""
-    chunks = zip(recording.chunk_log_ns, range(len(recording.chunks)), strict=True)
-    ticks = ((tick.log_ns, index) for index, tick in enumerate(recording.ticks))
-    tagged = heapq.merge(((log, 0, i) for log, i in chunks), ((log, 1, i) for log, i in ticks))
-    for _, kind, index in tagged:
-        yield recording.ticks[index] if kind else recording.chunks[index]
+    chunks = ((log_ns, 0, index) for index, log_ns in enumerate(recording.chunk_log_ns))
+    ticks = ((tick.log_ns, 1, index) for index, tick in enumerate(recording.ticks))
+    merged = list(heapq.merge(chunks, ticks))
+    offered: dict[int, _Offered] = {}
+    following: Tick | None = None
+    played: set[int] = set()
+    for _, kind, index in reversed(merged):
+        if kind:
+            following = recording.ticks[index]
+            if following.command.play is Play.PLAYING:
+                played.add(following.command.epoch)
+            continue
+        chunk = recording.chunks[index]
+        command = None if following is None else following.command
+        offered[index] = _Offered(
+            chunk,
+            None if command is None else command.stamp_ns,
+            command is not None and command.reason is not Reason.INACTIVE,
+            chunk.epoch in played,
+        )
+    for _, kind, index in merged:
+        yield recording.ticks[index] if kind else offered[index]

@@ -16,6 +16,7 @@ from rich.box import SIMPLE
 from rich.table import Table
 
 from physis_ros.evaluation.page import FLEET_PAGE
+from physis_ros.evaluation.words import counted
 
 COMMON = ('kv_rule', 'workers', 'stages', 'episodes', 'version', 'definitions')
 # Percentiles are p50 / p99.
@@ -110,8 +111,8 @@ def rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 def _title(summary: Mapping[str, Any]) -> str:
     """Say what was run."""
     return (
-        f'{len(summary["streams"])} streams on {summary["workers"]} workers, '
-        f'{summary["kv_rule"]} KV, {summary["episodes"]} episodes each, '
+        f'{len(summary["streams"])} streams on {counted(summary["workers"], "worker")}, '
+        f'{summary["kv_rule"]} KV, {counted(summary["episodes"], "episode")} each, '
         f'physis_ros {summary["version"]}'
     )
 

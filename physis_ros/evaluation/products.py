@@ -31,22 +31,37 @@ class Products:
     files: list[Path]
 
 
+def place(recording: Path) -> Path:
+    """
+    Return the folder for what is made from a recording, which is not among its own files.
+
+    A folder with a recording takes it; for a rosbag2 folder it is ``<name>_report`` beside it, for
+    a single file the folder that the file is in.
+    """
+    if not recording.is_dir():
+        return recording.parent
+    if (recording / 'metadata.yaml').is_file():
+        return recording.with_name(f'{recording.resolve().name}_report')
+    return recording
+
+
 def write(folder: Path, *, trace: Path | None = None, report: bool = True) -> Products:
     """
     Evaluate the recording in a folder and write everything beside it.
 
-    :param folder: a recording, or a folder with one; outputs go into the folder.
+    :param folder: a recording, or a folder with one; :func:`place` says where outputs go.
     :param trace: the engine's trace of the run, where there is one.
     :param report: write report and animation too, not only the figures.
     :raises BagError: when the recording cannot be evaluated or something cannot be written.
     """
-    target = folder if folder.is_dir() else folder.parent
+    target = place(folder)
     with Bag(folder) as bag:
         found = {name: evaluate(bag, name) for name in topics.streams(bag)}
         files = [bag.path]
     several = len(found) > 1
     summary = _joined({name: one.summary for name, one in found.items()})
     try:
+        target.mkdir(exist_ok=True)
         summary_path = target / 'summary.json'
         summary_path.write_text(json.dumps(summary, indent=2) + '\n')
         files.append(summary_path)

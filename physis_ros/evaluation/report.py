@@ -15,6 +15,7 @@ from physis_ros.evaluation.animation import strip
 from physis_ros.evaluation.page import PAGE
 from physis_ros.evaluation.summary import Evaluation
 from physis_ros.evaluation.table import rows
+from physis_ros.evaluation.words import counted
 
 
 def write_report(path: Path, evaluation: Evaluation, trace: Path | None) -> Path:
@@ -50,10 +51,10 @@ def _title(summary: Mapping[str, Any]) -> str:
 
 def _subtitle(summary: Mapping[str, Any]) -> str:
     """Say what was run."""
-    count = summary['episodes']
     return (
-        f'{count} episode{"s" * (count != 1)}, seed {summary["seed"]}, {summary["workers"]} '
-        f'workers, {summary["kv_rule"]} KV, physis_ros {summary["version"]}'
+        f'{counted(summary["episodes"], "episode")}, seed {summary["seed"]}, '
+        f'{counted(summary["workers"], "worker")}, {summary["kv_rule"]} KV, '
+        f'physis_ros {summary["version"]}'
     )
 
 

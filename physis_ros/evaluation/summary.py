@@ -24,6 +24,8 @@ DEFINITIONS = {
     'hold_track_error_m': 'the same for an arm that stays in its first pose (mean)',
     'action_age_ms': 'instant of the command minus capture of the oldest input behind it, every '
     'tick played from a chunk after warm-up',
+    'action_age_parts_ms': 'medians of where that age came from, tick by tick: transport, waiting '
+    'for entry, engine, decoding, hand-over, waiting in the buffer to be played',
     'response_latency_ms': 'one chunk: last input of the observation it used last received to '
     'chunk published',
     'engine_latency_ms': 'one chunk: entry of that observation into the engine to chunk published',
@@ -37,15 +39,26 @@ DEFINITIONS = {
     'deadline_due': 'servo periods after warm-up, lost ticks included',
     'deadline_misses': 'of these, periods in which no fresh command was played: tick lost, no '
     'chunk to play, command older than max_action_age, or tick late by more than half a period',
+    'misses_by_cause': 'the same periods by cause: lost, old, late, or why nothing was played',
     'ticks': 'servo ticks after warm-up',
     'underrun_ticks': 'of these, ticks at which nothing could be played from a chunk',
     'underrun_by_rung': 'the same ticks by what was commanded instead: hold, ramp to rest, silent',
     'underrun_by_reason': 'the same ticks by why nothing could be played',
-    'warm_up': 'from the start or a new epoch until settle_ms after its first played chunk; '
-    'outside all tick figures, and outside the chunk figures up to the first tick that counts',
+    'underrun_longest_ms': 'the longest time from a tick without a chunk to play to the next '
+    'played one',
+    'warm_up_ticks': 'ticks from the start or a new epoch until settle_ms after its first '
+    'played chunk; outside all tick figures, and outside the chunk figures up to the first tick '
+    'that counts',
     'frame_psnr_db': 'predicted frame against the camera frame captured at exactly the instant it '
     'is about, reduced to its size; PSNR of the mean square error over all frames',
     'copy_last_psnr_db': 'the same for the newest frame that the prediction was made from',
+    'frames_compared': 'predicted frames with a camera frame of exactly the instant that they '
+    'are about',
+    'frames_unmatched': 'predicted frames without one, as at the end of a run',
+    'live_agrees': "for each figure of the servo's last status whether it is the one recomputed "
+    'from the recording: counts exactly, chunks that came as their time ran out excepted, '
+    'quantiles to 0.5 %; null where there is nothing to compare with',
+    'checks': 'whether figures that depend on each other do; null where one is missing',
     'quantiles': 'nearest rank over all samples; null where there is none',
 }
 

@@ -10,6 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from physis_ros.evaluation.fleet import fleet_table
+from physis_ros.evaluation.words import counted
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ def rows(summary: Mapping[str, Any]) -> list[Row]:
             f'{_db(summary["copy_last_psnr_db"])}, n = {summary["frames_compared"]}',
             'frame_psnr_db'),
         Row('engine', f'{summary["kv_rule"]} KV, {summary["stages"]} stages on '
-            f'{summary["workers"]} workers'),
-        Row('run', f'{summary["episodes"]} episodes, seed {summary["seed"]}, '
+            + counted(summary['workers'], 'worker')),
+        Row('run', f'{counted(summary["episodes"], "episode")}, seed {summary["seed"]}, '
             f'version {summary["version"]}'),
     ]  # fmt: skip
 
