@@ -62,3 +62,20 @@ def test_joints_of_others_are_trouble_only_while_ours_are_missing() -> None:
     assert joints.read(state(wheel=1.0), 3) is None
     assert joints.trouble == ''
     assert joints.refused == {'other_joints': 2}
+
+
+def test_A11_a_joint_that_does_not_move_is_known_and_its_age_tells_when_it_was_heard() -> None:
+    joints = ServoJoints(('shoulder', 'elbow'), 500 * MS)
+    still = state(shoulder=0.5, elbow=1.0)
+    read = [joints.read(still, stamp_ns) for stamp_ns in (100 * MS, 110 * MS, 9000 * MS)]
+    assert [item is not None and item[1] for item in read] == [100 * MS, 110 * MS, 9000 * MS]
+
+
+def test_T19_when_the_time_goes_back_nothing_from_before_is_put_together() -> None:
+    joints = ServoJoints(('shoulder', 'elbow'), 500 * MS)
+    joints.read(state(shoulder=0.5), 60_000 * MS)
+    assert joints.read(state(elbow=1.0), 60_000 * MS) is not None
+    assert joints.read(state(shoulder=0.0), 2000 * MS) is None
+    whole = joints.read(state(elbow=0.1), 2010 * MS)
+    assert whole is not None
+    assert (whole[0].tolist(), whole[1]) == ([0.0, 0.1], 2000 * MS)

@@ -68,6 +68,9 @@ class ServoJoints:
         if not usable(position):
             self._refuse(NON_FINITE, f'position must be finite, got {position.tolist()}')
             return None
+        if (self._stamps_ns[ours] - stamp_ns > self._age_ns).any():
+            # The time went back: what other joints said is of one that is gone.
+            self._stamps_ns[:] = 0
         self._position[ours], self._stamps_ns[ours] = position, stamp_ns
         return self._state(stamp_ns)
 
