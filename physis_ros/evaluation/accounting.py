@@ -117,13 +117,13 @@ class _Offered:
     """
     A chunk where it was received.
 
-    :param next_ns: stamp of the tick after it; None when there is none.
+    :param next_ns: stamp of the tick after it.
     :param active: that tick is one of an active player.
     :param other_engine: its epoch is played later on.
     """
 
     chunk: ActionChunk
-    next_ns: int | None
+    next_ns: int
     active: bool
     other_engine: bool
 
@@ -134,9 +134,7 @@ class _Offered:
         The hand-over comes nearest; where time went back meanwhile it is of the new time.
         """
         arrived_ns = max(self.chunk.times.publish_ns, last_ns)
-        if self.next_ns is None or self.next_ns < last_ns:
-            return arrived_ns
-        return min(arrived_ns, self.next_ns)
+        return arrived_ns if self.next_ns < last_ns else min(arrived_ns, self.next_ns)
 
 
 def agreements(figures: Figures, status: Any | None) -> list[Agreement]:
@@ -202,7 +200,7 @@ def _rungs(status: Any | None) -> dict[str, int] | None:
 
 
 def _in_order(recording: Recording) -> Iterator[_Offered | Tick]:
-    """Yield chunks and ticks as they were received."""
+    """Yield chunks and ticks as received, up to the last tick: then the servo was gone."""
     chunks = ((log_ns, 0, index) for index, log_ns in enumerate(recording.chunk_log_ns))
     ticks = ((tick.log_ns, 1, index) for index, tick in enumerate(recording.ticks))
     merged = list(heapq.merge(chunks, ticks))
@@ -214,14 +212,12 @@ def _in_order(recording: Recording) -> Iterator[_Offered | Tick]:
             following = recording.ticks[index]
             if following.command.play is Play.PLAYING:
                 played.add(following.command.epoch)
-            continue
-        chunk = recording.chunks[index]
-        command = None if following is None else following.command
-        offered[index] = _Offered(
-            chunk,
-            None if command is None else command.stamp_ns,
-            command is not None and command.reason is not Reason.INACTIVE,
-            chunk.epoch in played,
-        )
+        elif following is not None:
+            chunk, command = recording.chunks[index], following.command
+            active = command.reason is not Reason.INACTIVE
+            offered[index] = _Offered(chunk, command.stamp_ns, active, chunk.epoch in played)
     for _, kind, index in merged:
-        yield recording.ticks[index] if kind else offered[index]
+        if kind:
+            yield recording.ticks[index]
+        elif index in offered:
+            yield offered[index]
