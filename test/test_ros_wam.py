@@ -122,6 +122,14 @@ def test_chunks_follow_the_newest_picture(running: tuple[Any, Model, Robot]) -> 
     ), model.states[-1]
 
 
+def test_Q7_configure_is_over_before_the_model_is_loaded(bench: Any, weights: Path) -> None:
+    """Who manages a lifecycle takes a slow answer for a failure: loading is a state to see."""
+    model = Model(bench, weights)
+    assert model.node.trigger_configure() is SUCCESS
+    # Nothing but that call has run so far.
+    assert model.reaches(StreamStatus.STATE_LOADING)
+
+
 def test_frames_are_decoded_while_someone_looks(running: tuple[Any, Model, Robot]) -> None:
     bench, model, _ = running
     frames = bench.collect(Image, 'wam_node/predicted_image')
