@@ -27,6 +27,7 @@ pytest.importorskip('physis_ros.msg')
 import rclpy
 from fuzz_cases import (
     FUZZ,
+    SENT,
     ChunkRecipe,
     JointRecipe,
     When,
@@ -42,20 +43,42 @@ from rclpy.parameter import Parameter
 from rclpy.signals import SignalHandlerOptions
 from ros_cases import DT_NS, JOINTS, MS, picture, small_weights
 from sensor_msgs.msg import JointState
+from std_msgs.msg import String
 
+from physis_ros.errors import ObservationError
 from physis_ros.msg import ActionChunk, PlaybackStatus, StreamStatus
+from physis_ros.observation.resize import resize
 from physis_ros.output.verdict import ChunkReject
 from physis_ros.ros import qos
-from physis_ros.ros.conversions import image_message, time_message
+from physis_ros.ros.conversions import image_message, time_message, time_ns
 from physis_ros.ros.diagnostics import Level
 from physis_ros.ros.servo import ServoNode
 from physis_ros.ros.wam import WamNode
 from physis_ros.ros.wam_diagnosis import stream_report
+from physis_ros.ros.wam_inputs import _colour
 
 pytestmark = pytest.mark.ros
 
 LOWER, UPPER = (-3.1, 0.1), (2.6, 2.8)
 TICK_NS = 4_000_000
+# Why a chunk is refused whatever came before it.
+STATELESS = {
+    reason.value
+    for reason in (
+        ChunkReject.MALFORMED,
+        ChunkReject.WRONG_WIDTH,
+        ChunkReject.WRONG_NAMES,
+        ChunkReject.WRONG_DT,
+        ChunkReject.NON_FINITE,
+    )
+}
+
+
+@pytest.fixture(scope='module', autouse=True)
+def told() -> Iterator[None]:
+    """Say at the end how many messages were sent."""
+    yield
+    print('\nsent:', dict(SENT))
 
 
 class Sink:
@@ -223,7 +246,8 @@ def test_each_refusal_is_counted_under_its_reason(
     ('names', 'position', 'reason'),
     [
         (('elbow', 'wrist', 'shoulder'), (1.0, math.nan, 0.5), None),
-        (('elbow',), (1.0,), 'other_joints'),
+        (('elbow',), (1.0,), None),
+        (('wrist',), (1.0,), 'other_joints'),
         ((), (), 'other_joints'),
         (JOINTS, (1.0,), 'malformed'),
         (JOINTS, (1.0, math.inf), 'non_finite'),
@@ -234,13 +258,15 @@ def test_joint_states_are_counted_under_their_reason(
     servo: Servo, names: tuple[str, ...], position: tuple[float, ...], reason: str | None
 ) -> None:
     servo.begin()
-    before = Counter(servo.node._joints.refused)
     stamp = When(-5 * MS, False)
+    servo.node._on_joints(JointRecipe(JOINTS, (0.0, 0.0), (), stamp).message(servo.now_ns))
+    before = Counter(servo.node._joints.refused)
     servo.node._on_joints(JointRecipe(names, position, (), stamp).message(servo.now_ns))
     refused = servo.node._joints.refused - before
     assert dict(refused) == ({} if reason is None else {reason: 1})
     report = servo.node._status._report()
-    assert (report.level is Level.ERROR) == (reason is not None)
+    # Joints of others beside a whole state of ours are no trouble.
+    assert (report.level is Level.ERROR) == (reason in ('malformed', 'non_finite'))
     assert report.values['joint_states_refused'] == dict(servo.node._joints.refused)
 
 
@@ -250,6 +276,7 @@ def test_the_servo_survives_whatever_comes(servo: Servo, events: list[Any]) -> N
     servo.begin()
     before, refused_before = servo.figures(), sum(servo.node._joints.refused.values())
     sent = {'chunks': 0, 'joints': 0}
+    expected: Counter[str] = Counter()
     for event in events:
         if isinstance(event, int):
             for _ in range(event):
@@ -259,6 +286,8 @@ def test_the_servo_survives_whatever_comes(servo: Servo, events: list[Any]) -> N
         if hasattr(message, 'joint_names'):
             servo.node._on_chunk(message)
             sent['chunks'] += 1
+            refusal = event.refusal(TICK_NS, servo.node.player.config.max_action_age_ns)
+            expected[refusal.value if refusal else 'by what came before'] += 1
         else:
             servo.node._on_joints(message)
             sent['joints'] += 1
@@ -272,11 +301,21 @@ def test_the_servo_survives_whatever_comes(servo: Servo, events: list[Any]) -> N
     assert after.chunks_received == after.chunks_accepted + after.chunks_rejected
     assert sum(item.count for item in after.reject_reasons) == after.chunks_rejected
     assert {item.name for item in after.reject_reasons} <= {item.value for item in ChunkReject}
+    counts = (by_name(after.reject_reasons) - by_name(before.reject_reasons)).items()
+    stateless = {name: count for name, count in counts if name in STATELESS}
+    del expected['by what came before']
+    assert stateless == dict(expected)
+    SENT.update({f'servo {kind}': count for kind, count in sent.items()})
     refused = sum(servo.node._joints.refused.values()) - refused_before
     assert 0 <= refused <= sent['joints']
     assert servo.node._status._report().values['chunks_rejected'] == {
         item.name: item.count for item in after.reject_reasons
     }
+
+
+def by_name(counts: Any) -> Counter[str]:
+    """Return named counts."""
+    return Counter({item.name: item.count for item in counts})
 
 
 class Sight:
@@ -303,7 +342,8 @@ class Sight:
     def feed(self, message: Any) -> None:
         """Give a message to the callback of its topic."""
         inputs = self.stream.inputs
-        source = inputs.states if isinstance(message, JointState) else inputs.camera
+        joints = isinstance(message, JointState)
+        source = inputs.states[0] if joints else inputs.cameras['camera']
         source._on_message(message)
 
     def counted(self) -> Counter[str]:
@@ -331,29 +371,58 @@ class Sight:
         return bool(self._bench.spin_until(fed, 30))
 
 
+COUNTED = ('joints', 'frame', 'images_refused', 'malformed_joints', 'stamp_zero')
+
+
+def refusal(message: Any) -> str:
+    """Return why the model node refuses a message whatever came before it; else nothing."""
+    if isinstance(message, JointState):
+        count = len(message.name)
+        if len(message.position) != count or len(message.velocity) not in (0, count):
+            return 'malformed_joints'
+    else:
+        try:
+            resize(_colour(message), 64, 64)
+        except ObservationError:
+            return 'images_refused'
+    return '' if time_ns(message.header.stamp) > 0 else 'stamp_zero'
+
+
 def test_the_model_node_survives_whatever_comes(bench: Any, tmp_path: Path) -> None:
     """The engine works before and after, and all that it ever publishes is finite."""
     sight = Sight(bench, small_weights(tmp_path))
     assert sight.works(), sight.status[-1]
     whole = cv2.imencode('.jpg', picture())[1].tobytes()
-
-    seen = st.one_of(images(), joints(), compressed(whole))
+    said = st.text(max_size=8).map(lambda text: String(data=text.encode().decode(errors='ignore')))
+    seen = st.one_of(images(), joints(), compressed(whole), said)
 
     @FUZZ
-    @given(events=st.lists(seen, min_size=2, max_size=12))
+    @given(events=st.lists(seen, min_size=8, max_size=16))
     def survives(events: list[Any]) -> None:
         before = sight.counted()
-        messages = [event.message(time.time_ns()) for event in events]
+        now_ns = time.time_ns()
+        messages = [
+            event if isinstance(event, String) else event.message(now_ns) for event in events
+        ]
+        expected: Counter[str] = Counter()
         for message in messages:
-            sight.feed(message)
+            if isinstance(message, String):
+                sight.stream._on_instruction(message)
+            else:
+                sight.feed(message)
+                expected[refusal(message)] += 1
+            SENT[f'model {type(message).__name__}'] += 1
         bench.executor.spin_once(timeout_sec=0)
         after = sight.counted()
-        states = sum(isinstance(message, JointState) for message in messages)
-        names = ('joints', 'frame', 'images_refused', 'stamp_regressed')
-        grown = {name: after[name] - before[name] for name in names}
+        grown = {name: after[name] - before[name] for name in (*COUNTED, 'stamp_regressed')}
         # One whose time went back begins an epoch and is counted once more, as its first.
-        again = grown.pop('stamp_regressed')
-        assert sum(grown.values()) == len(messages) + again
+        again = grown['stamp_regressed']
+        assert grown['joints'] + grown['frame'] + grown['images_refused'] == (
+            expected.total() + again
+        )
+        for reason in ('malformed_joints', 'images_refused', 'stamp_zero'):
+            assert grown[reason] == expected[reason], (reason, events)
+        states = sum(isinstance(message, JointState) for message in messages)
         assert states <= grown['joints'] <= states + again
 
     survives()
