@@ -9,6 +9,7 @@ import time
 from engine_cases import SECOND_NS, Oracle, assert_same, inputs, local_crew, witnessed
 
 from physis_ros.engine.config import PoolConfig
+from physis_ros.engine.crew import Crew
 from physis_ros.engine.door import Door
 from physis_ros.engine.pool import Pool
 
@@ -20,10 +21,17 @@ class Story:
     :param config: of the pool.
     :param seed: of everything that happens.
     :param door: of the pool.
+    :param crew: its workers; by default in this process, turned in the order of the seed.
     """
 
-    def __init__(self, config: PoolConfig, seed: int, door: Door | None = None) -> None:
-        self.pool = Pool(config, crew=local_crew(seed), door=door)
+    def __init__(
+        self,
+        config: PoolConfig,
+        seed: int,
+        door: Door | None = None,
+        crew: type[Crew] | None = None,
+    ) -> None:
+        self.pool = Pool(config, crew=crew or local_crew(seed), door=door)
         self.oracle = Oracle(config.model, config.seed, config.override_kv_rule)
         self.chance = random.Random(seed)
         self.epochs: dict[str, int] = {}

@@ -15,6 +15,9 @@ from torch import Tensor
 
 from physis_ros.backbones.base import PREFIX, PREFIX_WEIGHT, Backbone, Decoded, KvWindow
 
+# Mixes of steps in a batch whose tensors are kept.
+STEPS_KEPT = 256
+
 
 class Row(NamedTuple):
     """
@@ -115,6 +118,9 @@ class Compute:
         key = tuple(steps)
         found = self._steps.get(key)
         if found is None:
+            # Rows mix in more ways than there is memory for; what is common stays quick.
+            if len(self._steps) == STEPS_KEPT:
+                del self._steps[next(iter(self._steps))]
             found = torch.tensor(key, dtype=torch.int64, device=self.device)
             self._steps[key] = found
         return found

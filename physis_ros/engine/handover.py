@@ -9,8 +9,8 @@ waits, and how much slower a stage gets when the other worker computes beside it
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -42,48 +42,83 @@ class Handover:
     crowding: float = 1.0
 
 
+class HandoverProbe:
+    """
+    Runs the model on one worker and, where it has two blocks, on two, which wait in between.
+
+    :param model: its URI, as workers load it.
+    :param chunks: how many chunks each pool makes in a measurement.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        blocks: int,
+        device: str = 'cpu',
+        chunks: int = 40,
+        models: str = REGISTRY,
+    ) -> None:
+        self._blocks, self._device, self._chunks = blocks, device, chunks
+        self._pools: list[Pool] = []
+        try:
+            for workers, grouping in ((1, 'serial'), (2, 'block'))[: min(blocks, 2)]:
+                devices = (device,) * workers
+                config = PoolConfig(model, workers, grouping, devices=devices, max_streams=1)
+                self._pools.append(Pool(config, models))
+                self._pools[-1].start(_START_S)
+                self._pools[-1].open_stream(_STREAM)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> HandoverProbe:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """End the workers."""
+        for pool in self._pools:
+            pool.close()
+
+    def measure(self) -> Handover:
+        """Return what is measured now."""
+        alone = self._lap(self._pools[0], 1)
+        if len(self._pools) < 2:
+            return Handover(task_s=_task_s(alone))
+        # A lonely chunk meets idle workers: what it waits is the hop, not a queue.
+        lonely, both = self._lap(self._pools[1], 1), self._lap(self._pools[1], 2)
+        hops = [e.wait.percentile_ns(50) for (a, b), e in lonely.edges.items() if min(a, b) >= 0]
+        crowding = _stage_ns(both, self._blocks) / _stage_ns(alone, self._blocks)
+        return Handover(
+            task_s=_task_s(both),
+            hop_s=float(np.median(hops)) / 1e9,
+            # Two workers on one accelerator are no two devices: only processors say something.
+            crowding=max(1.0, crowding) if self._device == 'cpu' else 1.0,
+        )
+
+    def _lap(self, pool: Pool, most: int) -> Metrics:
+        """Run chunks, at most so many in flight; return the figures of the lap."""
+        pool.metrics = Metrics()
+        _lap(pool, most, self._chunks)
+        pool.health()
+        return pool.metrics
+
+
 def measure_handover(
     model: str, blocks: int, device: str = 'cpu', chunks: int = 40, models: str = REGISTRY
 ) -> Handover:
-    """
-    Run the model on one worker and, where it has two blocks, on two.
-
-    :param model: its URI, as workers load it.
-    :param chunks: how many chunks each pool makes.
-    """
-    (alone,) = _laps(PoolConfig(model, 1, 'serial', **_for(device, 1)), (1,), chunks, models)
-    if blocks < 2:
-        return Handover(task_s=_task_s(alone))
-    config = PoolConfig(model, 2, 'block', **_for(device, 2))
-    # A lonely chunk meets idle workers: what it waits is the hop, not a queue.
-    lonely, both = _laps(config, (1, 2), chunks, models)
-    hops = [edge.wait.percentile_ns(50) for (a, b), edge in lonely.edges.items() if min(a, b) >= 0]
-    return Handover(
-        task_s=_task_s(both),
-        hop_s=float(np.median(hops)) / 1e9,
-        # Two workers on one accelerator are no two devices: only processors say something here.
-        crowding=max(1.0, _stage_ns(both, blocks) / _stage_ns(alone, blocks))
-        if device == 'cpu'
-        else 1.0,
-    )
-
-
-def _for(device: str, workers: int) -> dict[str, Any]:
-    return {'devices': (device,) * workers, 'max_streams': 1}
-
-
-def _laps(config: PoolConfig, laps: Sequence[int], chunks: int, models: str) -> list[Metrics]:
-    """Run one pool in laps, each with at most so many chunks in flight; return their figures."""
-    found = []
-    with Pool(config, models) as pool:
-        pool.start(_START_S)
-        pool.open_stream(_STREAM)
-        for most in laps:
-            pool.metrics = Metrics()
-            _lap(pool, most, chunks)
-            pool.health()
-            found.append(pool.metrics)
-    return found
+    """Start the pools of a :class:`HandoverProbe`, measure once, end them."""
+    with HandoverProbe(model, blocks, device, chunks, models) as probe:
+        return probe.measure()
 
 
 def _lap(pool: Pool, most: int, chunks: int) -> None:
