@@ -42,7 +42,7 @@ def rows(summary: Mapping[str, Any]) -> list[Row]:
         Row('action age', f'{_p50_p99(age)}, n = {age["n"]}', 'action_age_ms'),
         Row('response latency', _p50_p99(summary['response_latency_ms']), 'response_latency_ms'),
         Row('output interval', _p50_p99(summary['output_interval_ms']), 'output_interval_ms'),
-        Row('rates', ', '.join(f'{name} {_hz(value)}' for name, value in rates.items()),
+        Row('rates', ', '.join(f'{name} {_rate(value)}' for name, value in rates.items()) + ' Hz',
             'rates_hz.replan'),
         Row('servo jitter', _p50_p99(summary['servo_jitter_us'], 'us'), 'servo_jitter_us'),
         Row('deadline misses', f'{misses} of {due} due{share}', 'deadline_misses'),
@@ -81,9 +81,9 @@ def _mm(value_m: float | None) -> str:
     return '-' if value_m is None else f'{value_m * 1e3:.1f} mm'
 
 
-def _hz(value: float | None) -> str:
-    """Return a rate."""
-    return '-' if value is None else f'{value:.1f} Hz'
+def _rate(value: float | None) -> str:
+    """Return a rate, without its unit."""
+    return '-' if value is None else f'{value:.1f}'
 
 
 def _db(value: float | None) -> str:

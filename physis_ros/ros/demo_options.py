@@ -125,22 +125,26 @@ def parse(arguments: Sequence[str] | None = None) -> DemoOptions:
     add('--episodes', type=int, default=default.episodes, metavar='N', help='default %(default)s')
     add('--seconds', type=float, default=default.seconds, metavar='S',
         help='length of an episode [s], default %(default)s')  # fmt: skip
-    add('--seed', type=int, default=default.seed, metavar='K', help='of target, pose and noise')
+    add('--seed', type=int, default=default.seed, metavar='K',
+        help='of target, pose and noise, default %(default)s')  # fmt: skip
     add('--out', type=Path, metavar='DIR', help='output folder, default out/demo-<time>')
     add('--workers', type=int, default=default.workers, metavar='W',
         help='worker processes of the engine, default %(default)s')  # fmt: skip
     add('--servo-hz', type=float, default=default.servo_hz, metavar='F',
         help='commands per second, default %(default)s')  # fmt: skip
     add('--delay-ms', type=float, default=default.delay_ms, metavar='X',
-        help='camera images come so much later [ms]')  # fmt: skip
+        help='camera images come so much later [ms], default %(default)s')  # fmt: skip
     add('--kv-rule', choices=list(KV_MODELS), default='same_step',
-        help='weights: same-step (pipelined) or the clean-KV twin (serial)')  # fmt: skip
+        help='weights: same-step (pipelined) or the clean-KV twin (serial), '
+        'default %(default)s')  # fmt: skip
     add('--merge', choices=list(MERGES), default=default.merge,
-        help='how a chunk takes over from the one before; rtc: real-time chunking')  # fmt: skip
+        help='how a chunk takes over from the one before; rtc: real-time chunking; '
+        'default %(default)s')  # fmt: skip
     add('--conditioning', choices=['entry', 'step'], default=default.conditioning,
         help='chunks keep the observation they entered with, or take the newest at every denoise '
         'step; default %(default)s')  # fmt: skip
-    add('--model', metavar='URI', help='another model: reach:FILE.safetensors')
+    add('--model', metavar='URI',
+        help='another model: reach:FILE.safetensors; default: weights of --kv-rule')  # fmt: skip
     add('--trace', type=Path, metavar='FILE',
         help='where to write the trace that Perfetto opens, default DIR/trace.json')  # fmt: skip
     add('--speed', type=float, default=default.speed, metavar='F',

@@ -33,6 +33,8 @@ ROUNDS_PER_LOOK = 10
 # Room for seconds without the processor at 500 messages a second; pictures are a hundred times
 # larger and come ten times less often.
 QUEUE_DEPTH, PICTURE_DEPTH = 2000, 100
+# Every node publishes there, the next one soon: gaps in the numbers say nothing.
+SHARED = ('/diagnostics', '/statistics', '/rosout', '/parameter_events')
 PICTURES = ('sensor_msgs/msg/Image', 'sensor_msgs/msg/CompressedImage')
 
 
@@ -126,7 +128,8 @@ class Recorder(Node):
             durability=DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE,
         )
         subscription = subscribe(self, _message_class(msgtype), topic, qos, raw=True)
-        self._sources.append(Source(subscription, msgtype, alone=len(offers) == 1))
+        alone = len(offers) == 1 and topic not in SHARED
+        self._sources.append(Source(subscription, msgtype, alone))
 
     def _say_missing(self) -> None:
         """Warn when messages did not come, or the disk did not keep up."""

@@ -246,8 +246,10 @@ class WamNode(LifecycleNode):
             return
         again = self._restarts.may(failure, host.was_ready)
         host.fail(failure)
-        what = 'loading it again' if again else 'giving up'
-        self.get_logger().fatal(f'the engine failed: {failure}; {what}')
+        if again:
+            self.get_logger().error(f'the engine failed: {failure}; loading it again')
+        else:
+            self.get_logger().fatal(f'the engine failed: {failure}; giving up')
         self._why_failed = str(failure)
         for stream in self.streams:
             stream.stop()
