@@ -225,7 +225,7 @@ def test_receive_timeline_ignores_the_stamps() -> None:
     assert aligner.skew_ns == {'camera': 50 * MS - 9_000_000 * MS, 'joints': 47 * MS}
 
 
-def test_memory_is_bounded() -> None:
+def test_X12_memory_is_bounded() -> None:
     aligner = Aligner(config(max_frames=4))
     for index in range(1, 1000):
         aligner.frame(index * 25 * MS, index * 25 * MS, image(index % 256))

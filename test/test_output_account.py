@@ -92,7 +92,7 @@ def test_an_underrun_lasts_until_the_next_played_tick():
     assert (done.time_ns, done.longest_ns) == (40 * MS, 30 * MS)
 
 
-def test_warm_up_is_outside_the_figures_and_begins_anew_with_each_epoch():
+def test_X5_warm_up_is_outside_the_figures_and_begins_anew_with_each_epoch():
     book = account(settle_ns=10 * MS)
     book.tick(rung(0, Play.SILENT, Reason.NO_CHUNK))
     for at_ms in (5, 10):
@@ -188,7 +188,7 @@ def test_C17_a_seam_is_measured_where_the_chunk_changes():
     assert figures.seam_velocity.max == pytest.approx(1.0)
 
 
-def test_memory_is_constant():
+def test_X12_memory_is_constant():
     book = account()
     for number in range(2000):
         book.chunk(chunk(number, observed_ms=number), Verdict(from_ns=0))

@@ -51,7 +51,7 @@ def test_merged_sketches_equal_one_of_all_values():
         assert getattr(merged, name) == getattr(whole, name)
 
 
-def test_memory_does_not_grow_with_the_values():
+def test_X12_memory_does_not_grow_with_the_values():
     sketch = filled(np.random.default_rng(1).lognormal(0, 8, 20_000))
     assert len(sketch._sketch._store.bins) <= 2048
 

@@ -6,8 +6,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from physis_ros.ros import signals
 
 pytestmark = pytest.mark.ros
 BEFORE = """
@@ -31,6 +34,23 @@ print(stop.requested, stop.reason)
 """
 
 
+LEAVING = """
+import sys
+from physis_ros.ros import process
+from physis_ros.ros.signals import Stop
+class Node:
+    def run(self, executor, stop): executor.remove_node(self)
+    def close(self): raise OSError('one joint failed')
+    def destroy_node(self): print('destroyed')
+process.make_executor = lambda: Executor()
+class Executor:
+    def add_node(self, node): pass
+    def remove_node(self, node): print('removed')
+    def shutdown(self): print('shut down')
+sys.exit(process.run('test', Node, Stop.installed(), []))
+"""
+
+
 def said(script: str, number: int) -> str:
     """Run a script to its end, which must be a good one; return what it printed."""
     done = subprocess.run(
@@ -50,6 +70,32 @@ def test_while_importing_the_process_ends_at_once_and_well(number: int) -> None:
 
 
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
-def test_afterwards_it_is_a_flag_however_often(number: int) -> None:
+def test_X14_afterwards_it_is_a_flag_however_often(number: int) -> None:
     """The main loop decides."""
     assert said(AFTER, int(number)) == f'True {signal.Signals(number).name}\n'
+
+
+def test_X24_a_step_of_leaving_that_fails_keeps_no_other_from_being_done() -> None:
+    """The failure is told, and is in the exit code."""
+    done = subprocess.run(
+        [sys.executable, '-c', LEAVING], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert done.stdout.split('\n')[1:] == ['removed', 'destroyed', 'shut down', '']
+    assert 'one joint failed' in done.stderr
+
+
+def test_X16_callbacks_run_in_one_thread() -> None:
+    """No executor of several threads is made anywhere: they race at shutdown."""
+    sources = (Path(signals.__file__).parent).glob('*.py')
+    assert not [path for path in sources if 'MultiThreadedExecutor' in path.read_text()]
+
+
+# A signal in an import, a child before its program, a worker that was told to go.
+LEFT_AT_ONCE = {'signals.py', 'demo_processes.py', 'worker.py'}
+
+
+def test_X24_no_node_leaves_without_cleaning_up() -> None:
+    package = Path(signals.__file__).parents[1]
+    found = {path.name for path in package.rglob('*.py') if 'os._exit(' in path.read_text()}
+    assert found == LEFT_AT_ONCE

@@ -146,8 +146,12 @@ def test_frames_are_decoded_while_someone_looks(running: tuple[Any, Model, Robot
     assert bench.spin_until(both, 20)
 
 
-def test_reset_pause_and_deactivate(running: tuple[Any, Model, Robot]) -> None:
+def test_X20_reset_pause_and_deactivate_keep_the_model_loaded(
+    running: tuple[Any, Model, Robot],
+) -> None:
     bench, model, _ = running
+    assert bench.spin_until(lambda: model.states[-1].workers, 10)
+    loaded = [worker.pid for worker in model.states[-1].workers]
     before = model.chunks[-1].epoch
     assert model.call(Trigger, 'reset').success
     assert bench.spin_until(lambda: model.chunks[-1].epoch == before + 1, 10)
@@ -173,6 +177,7 @@ def test_reset_pause_and_deactivate(running: tuple[Any, Model, Robot]) -> None:
 
     pids = [worker.pid for worker in model.states[-1].workers]
     assert len(pids) == 2
+    assert pids == loaded
     assert model.node.trigger_deactivate() is SUCCESS
     assert model.node.trigger_cleanup() is SUCCESS
     assert model.reaches(StreamStatus.STATE_UNCONFIGURED, 10)
