@@ -16,6 +16,7 @@ import logging
 import sys
 import threading
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 from pipeline import default_model, inputs
-from predicted import profiled
+from predicted import Profiler
 
 from physis_ros.backbones.registry import read_spec
 from physis_ros.engine.config import PoolConfig
@@ -100,7 +101,8 @@ def drive(pool: Pool, until_s: float, beat_s: float, live: set[str]) -> dict[str
 def measure(model: str, slo_s: float, seconds: float, samples: int) -> dict[str, Any]:
     """Profile, admit, run."""
     config = PoolConfig(model, WORKERS, max_streams=4, max_batch=ROWS, batch_wait_us=0.0)
-    profile = profiled(model, samples)
+    with closing(Profiler(model, samples)) as profiler:
+        profile = profiler.measure()
     door = open_door(profile, read_spec(model), config, [MEMORY_BYTES] * WORKERS)
     live, guest = set(RUNNING), Guest()
     with Pool(config, door=door) as pool:

@@ -152,7 +152,8 @@ def test_a_batch_waits_within_patience_and_the_least_slack() -> None:
     def hold(now_ns: int, patience_ns: int = 50, ready: int = 2, limit: int = 4) -> int:
         held = [first, second]
         return hold_ns(
-            held, ready, limit, patience_ns, now_ns, lambda t: 14 + t.stream, lambda rows: 25 * rows
+            held, ready, limit, patience_ns, now_ns,
+            lambda t: 14 + t.stream, lambda rows: 25 * rows,
         )
 
     assert hold(130) == 20, 'what is left of 50 since the first one came'

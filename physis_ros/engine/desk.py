@@ -28,8 +28,10 @@ CHECK_S = 0.2
 
 class Desk:
     """
-    Takes the workers' messages in. ``results`` are (stream index, result), oldest first; ``freed``
-    says that a stream became ready since it was last set to False.
+    Takes the workers' messages in.
+
+    ``results`` are (stream index, result), oldest first; ``freed`` says that a stream became ready
+    since it was last set to False.
 
     :param layout: of the pool's memory.
     :param streams: those of the pool.
