@@ -10,6 +10,7 @@ done. Exit code 0 after a signal, 2 when the configuration was refused, 1 when s
 from __future__ import annotations
 
 import gc
+import inspect
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -53,6 +54,9 @@ def run(
     :param stop: installed first thing by the caller.
     :param args: the command line without the program; ``sys.argv`` when not given.
     """
+    if _asked_for_help(sys.argv[1:] if args is None else args):
+        sys.stdout.write(_help(name, make))
+        return 0
     # The imports, which may be cut short, are done: from here on everything is ended well.
     stop.arm()
     setproctitle(f'physis: {name}')
@@ -93,3 +97,19 @@ def _leave(node: Any, executor: Executor, stop: Stop, say: Callable[[str], objec
             say(f'while leaving: {traceback.format_exc()}')
             code = BROKEN
     return code
+
+
+def _asked_for_help(args: Sequence[str]) -> bool:
+    """Whether ``-h`` or ``--help`` stands before the arguments of ROS."""
+    words = list(args)
+    own = words[: words.index('--ros-args')] if '--ros-args' in words else words
+    return bool({'-h', '--help'} & set(own))
+
+
+def _help(name: str, make: Callable[[], Runnable]) -> str:
+    """Return what a node is, and how its parameters are given."""
+    return (
+        f'usage: {name}_node [--ros-args -p NAME:=VALUE --params-file FILE -r FROM:=TO ...]\n\n'
+        f'{inspect.getdoc(make) or ""}\n\n'
+        f'All parameters with type, default and range: physis parameters\n'
+    )
