@@ -6,6 +6,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from physis_ros.engine.admission import Admission, Admitter
 from physis_ros.engine.cost import BatchCurve, ModelCost
@@ -130,6 +132,56 @@ def test_never_fewer_than_the_even_split(seed: int) -> None:
     for asked in demands:
         door.admit(asked, explain=False)
     assert len(door.running) >= even
+
+
+@settings(max_examples=40, deadline=None, database=None)
+@given(
+    sizes=st.lists(
+        st.tuples(
+            st.integers(1, 4),  # blocks
+            st.integers(1, 3),  # passes
+            st.integers(1, 30),  # bytes of a block
+            st.integers(1, 9),  # bytes of KV
+            st.integers(0, 3),  # bytes of hidden state
+            st.floats(0.0, 0.1),  # fixed time of a batch
+            st.floats(0.005, 0.15),  # time of a row
+        ),
+        min_size=2,
+        max_size=4,
+    ),
+    memory=st.lists(st.integers(40, 120), min_size=2, max_size=6),
+    order=st.lists(st.integers(0, 3), min_size=1, max_size=10),
+)
+def test_mixes_decided_together_are_never_fewer_than_the_even_split(
+    sizes: list[tuple[int, int, int, int, int, float, float]], memory: list[int], order: list[int]
+) -> None:
+    """Of any models, on any devices."""
+    models = [
+        ModelCost(
+            f'm{i}', passes, (weight,) * blocks, kv, hidden, 0,
+            (BatchCurve.affine(fixed_s, row_s, 8),) * blocks,
+        )
+        for i, (blocks, passes, weight, kv, hidden, fixed_s, row_s) in enumerate(sizes)
+    ]  # fmt: skip
+    devices = pool(*memory)
+    demands = [ask(f's{i}', models[n % len(models)]) for i, n in enumerate(order)]
+    answers = Admitter(devices).admit_all(demands, explain=False)
+    taken = sum(isinstance(answer, Admission) for answer in answers)
+    assert taken >= len(even_split(devices, demands))
+
+
+def test_a_place_that_was_left_is_taken_again() -> None:
+    """Whoever comes after one of its kind has left fits exactly where that one was."""
+    door, costs = Admitter(pool(60, 50, 80)), [model('a'), model('b', 6, 3)]
+    number = 0
+    while isinstance(door.admit(ask(f's{number}', costs[number % 2]), explain=False), Admission):
+        number += 1
+    for gone, newcomer in (('s1', 'x'), ('s2', 'y')):
+        place = door.running[gone].hosts
+        kind = door.running[gone].demand.model
+        door.leave(gone)
+        assert isinstance(door.admit(ask(newcomer, kind)), Admission)
+        assert door.running[newcomer].hosts == place
 
 
 def test_together_beats_one_after_the_other() -> None:

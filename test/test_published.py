@@ -85,6 +85,14 @@ def test_the_command_runs_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[
     found = json.loads(capsys.readouterr().out)
     assert found['streams'][0]['interval']['p50_s'] == pytest.approx(0.1)
     assert found['rejection_rate'] == 0.0
+    assert found['speed_up'] == pytest.approx(2 / found['took_s'])
+    assert {'interval', 'response', 'age', 'misses'} <= set(found['streams'][0])
+    assert {'utilisation', 'samples'} <= set(found)
+    args.json = False
+    assert args.run(args) == 0
+    said = capsys.readouterr().out
+    assert 'of the free, stranded' in said
+    assert said.splitlines()[-1].endswith('x real time')
 
 
 def test_the_command_wants_both_files() -> None:
