@@ -76,7 +76,7 @@ HEADINGS = {
     'gap_mrad': 'chunks apart at the seam [mrad]',
     'gap_rad_s': 'in velocity [rad/s]',
     'jump_mrad': 'jump of the command [mrad]',
-    'jerk': 'jerk of the command, RMS [rad/s³]',
+    'jerk': 'jerk of the command, RMS [krad/s³]',
     'jerk_seams': 'near seams',
     'jerk_arm': 'jerk of the arm',
     'underrun_percent': 'ticks without a new action [%]',
@@ -211,13 +211,14 @@ def table(delay_ms: int, found: dict[str, Any]) -> str:
         '|---' * (len(HEADINGS) + 1) + '|',
     ]
     for name, figures in found.items():
-        cells = [_cell(*figures[figure]) for figure in HEADINGS]
+        cells = [_cell(figure, *figures[figure]) for figure in HEADINGS]
         lines.append(f'| {name} | ' + ' | '.join(cells) + ' |')
     return '\n'.join(lines) + '\n'
 
 
-def _cell(middle: float, low: float, high: float) -> str:
-    form = ',.0f' if abs(middle) >= 1000 else '.1f' if abs(middle) >= 10 else '.2f'
+def _cell(figure: str, *values: float) -> str:
+    middle, low, high = (value * (1e-3 if figure.startswith('jerk') else 1.0) for value in values)
+    form = '.0f' if abs(middle) >= 100 else '.1f' if abs(middle) >= 10 else '.2f'
     return f'{middle:{form}} ({low:{form}} .. {high:{form}})'
 
 

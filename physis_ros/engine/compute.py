@@ -70,7 +70,7 @@ class Compute:
 
         :param inputs: of the observation used last, each [B, *shape].
         """
-        if not self.spec.takes_prefix or PREFIX not in inputs:
+        if not self.spec.takes_prefix or PREFIX not in inputs or not inputs[PREFIX_WEIGHT].any():
             return latent
         prefix, weight = (inputs[name].to(self.device) for name in (PREFIX, PREFIX_WEIGHT))
         return self.backbone.constrain(latent, prefix, weight)
