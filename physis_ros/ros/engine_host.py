@@ -20,7 +20,8 @@ from physis_ros.errors import EngineError, PhysisError
 from physis_ros.ros.host_state import HostState
 from physis_ros.session.collector import Collector
 
-CLOSE_S = 2.0
+# Workers that come up meanwhile end with this process.
+CLOSE_S = 1.0
 T = TypeVar('T')
 
 
