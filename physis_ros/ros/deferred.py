@@ -26,13 +26,21 @@ class DeferredService:
     :param kind: of the service.
     :param name: of the service.
     :param begin: takes a request, and returns what is asked for the answer until there is one.
+    :param failed: makes the answer to a question that raises; the others are asked all the same.
     """
 
     def __init__(
-        self, node: Node, kind: Any, name: str, begin: Callable[[Any], Question[Any]]
+        self,
+        node: Node,
+        kind: Any,
+        name: str,
+        begin: Callable[[Any], Question[Any]],
+        failed: Callable[[str], Any],
     ) -> None:
+        self._begin, self._failed = begin, failed
+        self._log, self._name = node.get_logger(), name
         self._waiting: list[tuple[Question[Any], Any]] = []
-        service: Any = node.create_service(kind, name, lambda request, _: begin(request))
+        service: Any = node.create_service(kind, name, self._asked)
         # What the callback returns is given to this by either executor, with whom to answer.
         self._send = service.send_response
         service.send_response = self._keep
@@ -43,10 +51,26 @@ class DeferredService:
         for question, asker in waiting:
             self._keep(question, asker)
 
+    def _asked(self, request: Any, _: Any) -> Question[Any]:
+        """Take a request; an error in it is the answer."""
+        try:
+            return self._begin(request)
+        except Exception as error:
+            answer = self._answer_to(error)
+            return lambda: answer
+
     def _keep(self, question: Question[Any], asker: Any) -> None:
         """Answer now, or keep the question."""
-        answer = question()
+        try:
+            answer = question()
+        except Exception as error:
+            answer = self._answer_to(error)
         if answer is None:
             self._waiting.append((question, asker))
         else:
             self._send(answer, asker)
+
+    def _answer_to(self, error: Exception) -> Any:
+        """Say what went wrong, to the log and to whoever asked."""
+        self._log.error(f'{self._name} failed: {error!r}')
+        return self._failed(str(error) or type(error).__name__)

@@ -43,15 +43,15 @@ class StreamServices:
 
     def __init__(self, node: WamNode) -> None:
         self._node = node
-        handlers: tuple[tuple[Any, str, Callable[[Any], Callable[[], Any]]], ...] = (
-            (OpenStream, 'open_stream', self._open),
-            (CloseStream, 'close_stream', self._close),
-            (ListStreams, 'list_streams', lambda _: self._listed),
-            (PlanStreams, 'plan_streams', self._plan),
-        )
         self._services = [
-            DeferredService(node, kind, f'~/{name}', begin) for kind, name, begin in handlers
-        ]
+            DeferredService(node, OpenStream, '~/open_stream', self._open, _not_opened),
+            DeferredService(node, CloseStream, '~/close_stream', self._close, _not_closed),
+            DeferredService(
+                node, ListStreams, '~/list_streams', lambda _: self._listed,
+                lambda why: ListStreams.Response(),
+            ),
+            DeferredService(node, PlanStreams, '~/plan_streams', self._plan, _not_planned),
+        ]  # fmt: skip
 
     def look(self) -> None:
         """Send the answers that have come."""
@@ -66,13 +66,13 @@ class StreamServices:
             stream = self._node.streams.open(request.stream, config, self._node.host)
         except PhysisError as error:
             refusal = str(error)
-            return lambda: OpenStream.Response(message=refusal)
+            return lambda: _not_opened(refusal)
         return lambda: self._opened(stream)
 
     def _opened(self, stream: WamStream) -> Any:
         """Return what became of it; None as long as the engine has not answered."""
         if self._node.streams.named(stream.name) is not stream:
-            return OpenStream.Response(message='it was closed before it was open')
+            return _not_opened('it was closed before it was open')
         if stream.admitted:
             topic = stream.outputs.topic if stream.outputs is not None else ''
             return OpenStream.Response(accepted=True, message=f'chunks come on {topic}')
@@ -81,7 +81,7 @@ class StreamServices:
         if not refusal:
             return None
         self._node.streams.close(stream)
-        return OpenStream.Response(message=refusal)
+        return _not_opened(refusal)
 
     def _close(self, request: Any) -> Callable[[], Any]:
         """Begin to close a stream."""
@@ -89,7 +89,7 @@ class StreamServices:
         if stream is None:
             rule = f'one of {list(self._node.streams.names)}'
             refusal = str(ParameterError('stream', rule, request.stream))
-            return lambda: CloseStream.Response(message=refusal)
+            return lambda: _not_closed(refusal)
         left = self._node.streams.close(stream)
         return lambda: _closed(left)
 
@@ -108,14 +108,29 @@ class StreamServices:
             wanted = overridden(self._node.streams.defaults, given)
         except PhysisError as error:
             refusal = str(error)
-            return lambda: PlanStreams.Response(answers=[refusal])
+            return lambda: _not_planned(refusal)
         if host is None:
-            return lambda: PlanStreams.Response(answers=['the node is not configured'])
+            return lambda: _not_planned('the node is not configured')
         # One more than there can be says all there is to say.
         count = min(request.count or 1, most + 1)
         asked_s = wanted.period_ms * MS_S, wanted.max_response_ms * MS_S
         answers = host.submit(lambda pool: pool.what_if(count, *asked_s))
         return lambda: _planned(answers)
+
+
+def _not_opened(why: str) -> Any:
+    """Return the answer when nothing was opened."""
+    return OpenStream.Response(message=why)
+
+
+def _not_closed(why: str) -> Any:
+    """Return the answer when nothing was closed."""
+    return CloseStream.Response(message=why)
+
+
+def _not_planned(why: str) -> Any:
+    """Return the answer when nothing can be told."""
+    return PlanStreams.Response(answers=[why])
 
 
 def _closed(left: Future[None] | None) -> Any:
@@ -135,8 +150,8 @@ def _planned(answers: Future[list[str]]) -> Any:
         return None
     try:
         refusals = answers.result()
-    except (CancelledError, PhysisError) as error:
-        return PlanStreams.Response(answers=[str(error) or 'the engine has ended'])
+    except Exception as error:  # whatever the job raised, as the engine keeps it
+        return _not_planned(str(error) or 'the engine has ended')
     taken = [refusal for refusal in refusals if not refusal]
     first = [refusal for refusal in refusals if refusal][:1]
     return PlanStreams.Response(admitted=len(taken), answers=['admitted'] * len(taken) + first)
