@@ -124,8 +124,15 @@ def test_C18_several_points_with_velocities_lie_ahead_not_one_that_stops():
     made.offer(chunk(steps=0.01 * np.arange(16)), 0)
     tick(made, 50)
     points = made.upcoming(50 * MS, 8, 25 * MS)
-    assert [round(point.position[0], 9) for point in points] == [0.03 + 0.01 * i for i in range(8)]
-    assert all(point.velocity == pytest.approx(0.4) for point in points)
+    ahead, stopping = points[:8], points[8:]
+    assert [round(point.position[0], 9) for point in ahead] == [0.03 + 0.01 * i for i in range(8)]
+    assert all(point.velocity == pytest.approx(0.4) for point in ahead)
+    # After them the robot is brought to rest, should nothing more ever come.
+    assert {point.play for point in stopping} == {Play.RAMP}
+    speeds = [point.velocity[0] for point in points[7:]]
+    assert speeds == sorted(speeds, reverse=True)
+    assert points[-1].velocity.tolist() == [0.0, 0.0]
+    assert np.diff([point.stamp_ns for point in points]).tolist() == [25 * MS] * 17
 
 
 @pytest.mark.parametrize('merge', list(Merge))
@@ -134,7 +141,7 @@ def test_A3_upcoming_points_continue_the_last_output(merge):
     made.offer(chunk(steps=np.linspace(0, 1, 16)), 0)
     made.offer(chunk(1, start_ms=0, steps=np.linspace(0.2, 1, 16)), 10 * MS)
     last = run(made, 0, 60)[-1]
-    points = made.upcoming(60 * MS, 8, 10 * MS)
+    points = made.upcoming(60 * MS, 8, 10 * MS)[:8]
     assert [point.stamp_ns for point in points] == [(70 + 10 * i) * MS for i in range(8)]
     assert points[0].position == pytest.approx(last.position, abs=0.05)
     assert all(point.velocity.shape == (2,) for point in points)
@@ -145,17 +152,34 @@ def test_A3_upcoming_points_continue_the_last_output(merge):
         assert command.velocity == pytest.approx(point.velocity)
 
 
-def test_A5_upcoming_ends_with_the_motion_and_is_empty_when_silent():
-    made = player(**PLAIN)
+@pytest.mark.parametrize('limits', [(), (JointLimit(velocity=9.0, acceleration=900.0),) * 2])
+def test_A3_upcoming_goes_on_down_the_ladder_to_rest_and_is_empty_when_silent(limits):
+    made = player(limits=limits, start_blend_ns=1, ramp_ns=100 * MS, **PLAIN)
     assert made.upcoming(0, 5, 10 * MS) == ()
-    made.offer(chunk(), 0)
-    tick(made, 50)
-    assert len(made.upcoming(50 * MS, 10, 10 * MS)) == 2
-    tick(made, 80)
-    rungs = made.upcoming(80 * MS, 100, 10 * MS)
-    assert {point.play for point in rungs} == {Play.HOLD, Play.RAMP}
+    made.offer(chunk(steps=0.1 * np.arange(4)), 0)  # until 75 ms
+    last = run(made, 0, 50)[-1]
+    points = made.upcoming(50 * MS, 40, 10 * MS)
+    plays = [point.play for point in points]
+    assert plays == [Play.PLAYING] * 2 + [Play.HOLD] * 5 + [Play.RAMP] * 11
+    travel = [point.position[0] for point in (last, *points)]
+    assert travel == sorted(travel)
+    assert points[-1].velocity.tolist() == [0.0, 0.0]
+    # What was foretold is what is then commanded, also where the ladder begins between points.
+    commands = {command.stamp_ns: command for command in run(made, 55, 230)}
+    for point in points[:-1]:
+        command = commands[point.stamp_ns]
+        assert command.position == pytest.approx(point.position, abs=1e-9 if not limits else 1e-2)
     assert tick(made, 1000).play is Play.SILENT
     assert made.upcoming(1000 * MS, 5, 10 * MS) == ()
+
+
+def test_a_very_long_way_to_rest_is_told_in_few_points():
+    made = player(start_blend_ns=1, ramp_ns=10_000 * MS, **PLAIN)
+    made.offer(chunk(steps=0.1 * np.arange(16)), 0)
+    tick(made, 50)
+    points = made.upcoming(50 * MS, 2, MS)
+    assert len(points) == 2 + 50
+    assert points[-1].velocity.tolist() == [0.0, 0.0]
 
 
 def test_C24_depth_follows_the_measured_interval():

@@ -79,7 +79,8 @@ def test_each_underrun_begins_where_the_robot_then_is():
     run(made, 0, 30)
     made.offer(chunk(1, start_ms=35, steps=[0.5, 0.75], observed_ms=30), 31 * MS)
     run(made, 35, 60)
-    assert len(made.upcoming(50 * MS, 4, 5 * MS)) == 2
+    plays = [point.play for point in made.upcoming(50 * MS, 4, 5 * MS)]
+    assert plays[:4] == [Play.PLAYING] * 2 + [Play.HOLD, Play.RAMP]
     command = tick(made, 65)
     assert command.play is Play.HOLD
     assert command.position[0] == pytest.approx(0.75 + 10.0 * 0.005)
@@ -268,7 +269,10 @@ def test_whatever_comes_nothing_non_finite_too_old_or_of_an_older_epoch_goes_out
             assert command.epoch >= epoch
             assert (command.play is Play.PLAYING) == (command.reason is Reason.NONE)
             assert (command.play is Play.SILENT) == (command.position.size == 0)
-            for point in made.upcoming(now_ms * MS, 4, 20 * MS):
+            points = made.upcoming(now_ms * MS, 4, 20 * MS)
+            assert bool(points) == (command.play is not Play.SILENT)
+            for point in points:
                 assert np.isfinite(point.position).all()
                 assert point.stamp_ns > now_ms * MS
+            assert not points or not points[-1].velocity.any()
         epoch = max(epoch, made.epoch)

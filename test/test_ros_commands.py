@@ -58,18 +58,36 @@ def test_A3_the_first_point_lies_ahead_and_goes_on_from_the_last_command() -> No
 def test_A4_times_strictly_increase_from_one_zero_and_velocities_are_filled() -> None:
     made, last = moving()
     message = adapter(made).message(last)
-    assert times_ns(message) == [DT_NS, 2 * DT_NS, 3 * DT_NS, 4 * DT_NS]
+    assert times_ns(message) == [DT_NS * (i + 1) for i in range(len(message.points))]
     assert list(message.joint_names) == list(NAMES)
     for point in message.points:
         assert len(point.velocities) == len(point.positions) == len(NAMES)
-        assert np.allclose(point.velocities, last.velocity)
         assert not (point.accelerations or point.effort)
+    assert np.allclose([point.velocities for point in message.points[:4]], last.velocity)
+
+
+def test_C18_the_last_point_is_at_rest_as_controllers_demand_and_nothing_steps_back() -> None:
+    """
+    Without allow_nonzero_velocity_at_trajectory_end any other trajectory is refused.
+
+    That is the default of ros2_controllers since Jazzy.
+    """
+    made, last = moving()
+    forms, told = adapter(made), last.position[0]
+    while (message := forms.message(last)) is not None:
+        assert list(message.points[-1].velocities) == [0.0, 0.0]
+        travel = [last.position[0], *(point.positions[0] for point in message.points)]
+        assert np.all(np.diff(travel) >= -1e-9), (last, travel)
+        assert travel[1] >= told - 1e-9
+        told = travel[0]
+        last = tick(made, last.stamp_ns / MS + 5)
+    assert last.stamp_ns > 600 * MS
 
 
 def test_A5_no_trajectory_is_ever_empty() -> None:
     made, last = moving(370)
     forms = adapter(made)
-    # The chunk ends at 375 ms: one point of it at most is left, then the ladder, then silence.
+    # The chunk ends at 375 ms, then comes the ladder, then silence.
     message = forms.message(last)
     while last.play is not Play.SILENT:
         assert message is not None

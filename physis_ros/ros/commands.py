@@ -7,7 +7,8 @@ One adapter for each message type. Silence is no message at all: the controller 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ class Adapter:
             return None
         if self.kind is not JointTrajectory:
             return self._form(command)
-        return self._points(command, [command])
+        return self._points(command, [replace(command, stamp_ns=command.stamp_ns + self._dt_ns)])
 
     def stamping(self, clock: RosClock) -> str:
         """Say by which clock trajectories are stamped, and what a controller makes of that."""
@@ -76,15 +77,16 @@ class Adapter:
         )
 
     def _trajectory(self, command: Command) -> JointTrajectory:
-        """Return the next points; the present one alone where nothing lies ahead."""
-        ahead = self._player.upcoming(command.stamp_ns, self._count, self._dt_ns)
-        return self._points(command, list(ahead) or [command])
+        """Return the next points and the way to rest: controllers refuse a moving last point."""
+        return self._points(
+            command, self._player.upcoming(command.stamp_ns, self._count, self._dt_ns)
+        )
 
-    def _points(self, command: Command, points: list[Command]) -> JointTrajectory:
-        """Return points that begin one distance after the tick of ``command``."""
+    def _points(self, command: Command, points: Sequence[Command]) -> JointTrajectory:
+        """Return points that lie after the tick of ``command``."""
         return conversions.trajectory_message(
             command.names,
-            [(index + 1) * self._dt_ns for index in range(len(points))],
+            [point.stamp_ns - command.stamp_ns for point in points],
             np.stack([point.position for point in points]),
             np.stack([point.velocity for point in points]),
             command.stamp_ns if self._stamped else 0,

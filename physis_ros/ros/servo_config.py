@@ -33,7 +33,10 @@ class ServoConfig:
         choices=COMMAND_TYPES,
     )
     trajectory_points: int = parameter(
-        10, 'Points of a trajectory [1], the first one after now.', low=1, high=200
+        10,
+        'Points of a trajectory [1], the first one after now; a ramp to rest follows them.',
+        low=1,
+        high=200,
     )
     trajectory_dt_ms: float = parameter(
         20.0, 'Distance of the points of a trajectory [ms].', low=1.0, high=1000.0

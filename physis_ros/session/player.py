@@ -22,6 +22,7 @@ from physis_ros.output.motion import Motion, MotionLimits
 from physis_ros.output.stretch import Sample
 from physis_ros.output.timeline import Timeline
 from physis_ros.output.verdict import ChunkReject, Verdict
+from physis_ros.session.foresight import Foresight
 from physis_ros.session.player_config import PlayerConfig
 from physis_ros.types import ActionChunk, Command, FloatArray, Play, Reason
 
@@ -366,32 +367,36 @@ class Player:
 
     def upcoming(self, now_ns: int, count: int, dt_ns: int) -> tuple[Command, ...]:
         """
-        Return what would be commanded at ``now_ns + i * dt_ns``, i = 1..count, as things are.
+        Return what would be commanded at ``now_ns + i * dt_ns``, i = 1.., as things are.
 
-        Continues the last tick without a jump; ends early where nothing more would be commanded.
-        For multi-point trajectories. Changes nothing, and nothing of it is accounted.
+        Continues the last tick without a jump, for ``count`` points or until at rest, and ends
+        with a ramp to rest: the last velocity is 0. Empty where nothing is commanded. For
+        multi-point trajectories. Changes nothing, and nothing of it is accounted.
         """
-        points: list[Command] = []
-        motion = self._motion
-        for i in range(1, count + 1):
-            point = self._foresee(now_ns + i * dt_ns)
-            if point is None:
-                break
-            if motion is not None:
-                motion = self._moving(motion, point)
-                point = self._moved_to(point, motion)
-            points.append(point)
-        return tuple(points)
+        last = self._command
+        if not self._active or last is None or last.play is Play.SILENT:
+            return ()
+        foresight = Foresight(
+            self._ladder_config, self.config.period_ns, self._sampled, self._descended, self._kept
+        )
+        last = replace(last, stamp_ns=now_ns)
+        return foresight.points(last, self._motion, self._ladder, count, dt_ns)
 
-    def _foresee(self, time_ns: int) -> Command | None:
-        """Return the command at a future instant if no chunk came; None where there is none."""
-        if not self._active or self._moved is None:
-            return None
-        if self._ladder is not None:
-            rung, position, velocity = self._ladder.at(time_ns)
-            if rung is Play.SILENT:
-                return None
-            position = self._limits.clamp(position)
-            return self._rung(time_ns, rung, Reason.NONE, position, velocity)
+    def _sampled(self, time_ns: int) -> Command | None:
+        """Return the command of the timeline at a future instant; None where there is none."""
         sample = self._timeline.at(time_ns)
         return self._played(sample) if sample is not None and self._fresh(sample) else None
+
+    def _descended(self, ladder: Ladder, time_ns: int) -> Command:
+        """Return the command of a ladder at a future instant, at rest when it is silent."""
+        rung, position, velocity = ladder.at(time_ns)
+        if rung is Play.SILENT:
+            rung, velocity = Play.RAMP, np.zeros(len(position))
+        return self._rung(time_ns, rung, Reason.NONE, self._limits.clamp(position), velocity)
+
+    def _kept(self, motion: Motion | None, command: Command) -> tuple[Motion | None, Command]:
+        """Return the motion that follows another, and the command that keeps to it."""
+        if motion is None:
+            return None, command
+        motion = self._moving(motion, command)
+        return motion, self._moved_to(command, motion)
