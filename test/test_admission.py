@@ -193,17 +193,6 @@ def test_together_beats_one_after_the_other() -> None:
     assert isinstance(answers[0], Refusal)
 
 
-def test_a_closed_door_says_why() -> None:
-    """Overload closes it; running streams stay."""
-    door = Admitter(pool(100))
-    door.admit(ask('a'))
-    door.close('queues grow at d0 since 12.0 s')
-    answer = refused(door, ask('b'))
-    assert (answer.constraint, answer.detail) == ('closed', 'queues grow at d0 since 12.0 s')
-    door.reopen()
-    assert isinstance(door.admit(ask('b')), Admission)
-
-
 def test_names_are_checked() -> None:
     """Twice the same name, or one that is not there."""
     door = Admitter(pool(100))

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import Counter
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,8 +22,15 @@ from physis_ros.engine.cost import BatchCurve, ModelCost
 from physis_ros.engine.devices import Device, DevicePool
 from physis_ros.engine.door import Door, crowded, limited
 from physis_ros.engine.opening import Opening
+from physis_ros.engine.overload import HELD_IN_A_ROW, Pressure, Queue
 from physis_ros.engine.pool import Pool
-from physis_ros.errors import AdmissionRefused, EngineError, ParameterError
+from physis_ros.errors import (
+    AdmissionRefused,
+    DeadlinePassed,
+    EngineError,
+    ParameterError,
+    PlanError,
+)
 
 BLOCKS, STEPS = 3, 2
 URI = f'synthetic:blocks={BLOCKS},steps={STEPS},window=1,tokens=3,width=8,heads=1'
@@ -195,6 +205,102 @@ def test_admission_closes_while_the_pool_is_behind() -> None:
         pool.enter('robot', inputs(0), time.monotonic_ns() + SECOND_NS, False)
         assert pool.overload is None, 'a chunk found its way free'
         pool.open_stream('late', slo_s=1.0)
+
+
+def test_overload_ends_when_nothing_is_asked_any_more() -> None:
+    """Whatever comes after the beat that had to wait: nothing, a pause, a new epoch."""
+    second = SECOND_NS
+    pressure = Pressure(blocks=3)
+    pressure.queues([Queue(3, 4), Queue(0, -1)])
+    for number in range(HELD_IN_A_ROW):
+        assert pressure.look(number, [(0, 1)]) is None
+        pressure.held('a', number)
+        pressure.entered('a')
+    found = pressure.look(10, [(0, 1)])
+    assert found is not None
+    assert (found.worker, found.step, found.block, found.streams) == (0, 1, 1, ('a',))
+    pressure.idle(['a'], second)
+    assert pressure.look(second, [(0, 1)]) is not None, 'a moment between two chunks'
+    pressure.idle(['a'], 3 * second)
+    assert pressure.look(3 * second, [(0, 1)]) is None
+
+    pressure.held('b', 4 * second)
+    pressure.free('b')  # it could enter now, and has nothing to enter with
+    assert pressure.look(9 * second, [(0, 1)]) is None
+    pressure.held('b', 9 * second)
+    assert pressure.look(11 * second, [(0, 1)]) is not None
+    pressure.forget('b')
+    assert pressure.look(11 * second, [(0, 1)]) is None
+
+
+def test_what_if_changes_nothing() -> None:
+    asked = door(2, memory=500)
+    asked.admit('a', 1.0)
+    asked.leave('a')
+    before = deepcopy(asked._admitter._vacated)
+    first = asked.what_if(9, 1.0)
+    assert '' in first
+    assert first[-1]
+    assert asked.what_if(9, 1.0) == first
+    assert asked._admitter._vacated == before
+    assert asked._admitter.running == {}
+
+
+def test_clean_weights_stay_on_one_worker_and_within_their_period() -> None:
+    clean = replace(cost(0.1), overlaps=False)
+    devices = DevicePool(tuple(Device(f'worker {i}', MEMORY) for i in range(2)))
+    careful = Door(clean, devices, headroom=0.0)
+    # Six stages of 0.1 s, one chunk after the other.
+    assert len(set(careful.admit('a', 0.61))) == 1
+    assert len(set(careful.admit('b', 0.61))) == 1
+    with pytest.raises(AdmissionRefused, match='refused: time'):
+        careful.admit('c', 0.61)
+    with pytest.raises(AdmissionRefused, match=r'alone:time on worker 0: busy for 1\.0'):
+        Door(clean, devices, headroom=0.0).admit('d', 0.59)
+
+
+def test_a_narrower_place_is_taken_when_it_answers_in_time() -> None:
+    far = tuple(
+        Device(f'worker {i}', 430, link_bytes_per_s=10.0, node=str(i), uplink_bytes_per_s=10.0)
+        for i in range(2)
+    )
+    near = Door(cost(0.001), DevicePool(far), headroom=0.0)
+    assert len(set(near.admit('a', 9.0, response_s=0.01))) == 1
+
+
+def test_admission_and_an_overridden_rule_do_not_go_together() -> None:
+    config = PoolConfig(f'{URI},kv_rule=clean', 1, override_kv_rule=True)
+    clean = replace(cost(), passes=STEPS + 1, overlaps=False)
+    devices = DevicePool((Device('worker 0', MEMORY),))
+    with pytest.raises(PlanError, match='cannot be used with override_kv_rule'):
+        Pool(config, door=Door(clean, devices))
+
+
+def test_a_stream_closed_while_it_opens_leaves_nothing() -> None:
+    """The opening takes longer than anybody waits; its late answer is nobody's."""
+    config = PoolConfig(URI, 1, max_streams=1, open_timeout_s=0.2)
+    with Pool(config, crew=local_crew(0), door=door(1)) as pool:
+        pool.start()
+        loop = pool._desk.crew().loops[0]
+        make, go = loop._opener._open, threading.Event()
+
+        def slowly(*args: object) -> object:
+            go.wait(10)
+            return make(*args)
+
+        loop._opener._open = slowly
+        threading.Timer(0.3, go.set).start()
+        with pytest.raises(DeadlinePassed, match=r"opening of 'a' must take at most 0.2 s"):
+            pool.open_stream('a', slo_s=1.0)
+        assert pool.health()['streams'] == []
+        assert not loop._lanes
+        assert loop._compute.backbone._blocks == {}
+        loop._opener._open = make
+        pool.open_stream('b', slo_s=1.0)
+        pool.enter('b', inputs(0), time.monotonic_ns() + SECOND_NS, False)
+        while (result := pool.next_result(1.0)) is None:
+            pass
+        assert result.stream == 'b'
 
 
 def test_costs_are_told_as_the_pool_will_run_them() -> None:

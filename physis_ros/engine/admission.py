@@ -23,6 +23,8 @@ from physis_ros.errors import ParameterError
 _Kind = tuple[str, float, tuple[int, ...]]
 # Places of streams that left, for each kind.
 _REMEMBERED = 4
+# Kinds of streams whose width is remembered.
+_KINDS = 64
 
 
 @dataclass(frozen=True)
@@ -48,20 +50,11 @@ class Admitter:
         self._widths: dict[_Kind, Width] = {}
         # Where streams of a kind were before they left, the last at the end.
         self._vacated: dict[_Kind, list[tuple[int, ...]]] = {}
-        self._closed = ''
 
     @property
     def running(self) -> dict[str, Placement]:
         """The streams there are, by name."""
         return dict(self._running)
-
-    def close(self, reason: str) -> None:
-        """Refuse everybody from here on (overload); running streams go on."""
-        self._closed = reason
-
-    def reopen(self) -> None:
-        """Admit again."""
-        self._closed = ''
 
     def prepare(self, demand: Demand) -> Width:
         """
@@ -72,6 +65,10 @@ class Admitter:
         """
         key = _kind(demand)
         if key not in self._widths:
+            while len(self._widths) >= _KINDS:
+                oldest = next(iter(self._widths))
+                self._vacated.pop(oldest, None)
+                del self._widths[oldest]
             self._widths[key] = best_width(self.pool, demand, self.headroom)
         return self._widths[key]
 
@@ -85,18 +82,39 @@ class Admitter:
         """
         if demand.stream in self._running:
             raise ParameterError('stream', 'a name not in use', demand.stream)
-        if self._closed:
-            return Refusal(demand.stream, 'closed', '', self._closed)
         width = self.prepare(demand)
         placement, dead_end = self._vacancy(demand), DeadEnd()
         if placement is None:
             placement, dead_end = find(self.ledger, demand, width)
         if placement is None:
             return refuse(self.ledger, demand, dead_end, explain, self._fits_alone(width))
-        response_s = alone_response_s(self.pool, placement)
-        if demand.response_s and response_s > demand.response_s:
+        placement, response_s = self._quickest(demand, placement)
+        if demand.limit_s and response_s > demand.limit_s:
             return _slow(demand, response_s, placement, self.pool)
         return self._take(placement)
+
+    def what_if(self, demands: Sequence[Demand]) -> list[Admission | Refusal]:
+        """Tell what would be answered to these streams, one after the other; nothing changes."""
+        vacated = {kind: list(places) for kind, places in self._vacated.items()}
+        answers = [self.admit(demand) for demand in demands]
+        for answer in reversed(answers):
+            if isinstance(answer, Admission):
+                self.leave(answer.placement.demand.stream)
+        self._vacated = vacated
+        return answers
+
+    def _quickest(self, demand: Demand, found: Placement) -> tuple[Placement, float]:
+        """Return a place that answers in time, looking at narrower ones when the first does not."""
+        best, least_s = found, alone_response_s(self.pool, found)
+        if not demand.limit_s or least_s <= demand.limit_s:
+            return best, least_s
+        for devices in range(1, len(found.devices)):
+            other = find(self.ledger, demand, Width(devices, False, 0))[0]
+            if other is not None and (took_s := alone_response_s(self.pool, other)) < least_s:
+                best, least_s = other, took_s
+            if least_s <= demand.limit_s:
+                break
+        return best, least_s
 
     def admit_all(
         self, demands: Sequence[Demand], explain: bool = True

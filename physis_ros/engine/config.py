@@ -26,6 +26,7 @@ class PoolConfig:
     :param threads_per_worker: compute threads of each worker.
     :param mailbox_depth: slots of each mailbox between two workers.
     :param hop_timeout_s: longest wait on a full mailbox, and longest silence of a worker.
+    :param open_timeout_s: longest time for a stream to be opened or closed, weights included.
     :param max_streams: most streams at once; memory is laid out for them at start.
     :param in_flight: most chunks of a stream in the pipe; 0: as many as there are workers, so
         that none waits at the entry with an ageing observation. One more gives the last percents
@@ -48,6 +49,7 @@ class PoolConfig:
     threads_per_worker: int = 1
     mailbox_depth: int = 4
     hop_timeout_s: float = 10.0
+    open_timeout_s: float = 120.0
     max_streams: int = 4
     in_flight: int = 0
     max_batch: int = 1
@@ -69,8 +71,9 @@ class PoolConfig:
             raise ParameterError('in_flight', '>= 0', self.in_flight)
         if not self.batch_wait_us >= 0:
             raise ParameterError('batch_wait_us', '>= 0', self.batch_wait_us)
-        if not self.hop_timeout_s > 0:
-            raise ParameterError('hop_timeout_s', '> 0', self.hop_timeout_s)
+        for name in ('hop_timeout_s', 'open_timeout_s'):
+            if not getattr(self, name) > 0:
+                raise ParameterError(name, '> 0', getattr(self, name))
         if self.grouping not in SCHEMES:
             raise ParameterError('grouping', f'one of {list(SCHEMES)}', self.grouping)
         if self.conditioning not in ('entry', 'step'):

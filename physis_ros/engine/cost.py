@@ -138,7 +138,14 @@ class ModelCost:
         return np.array(self.weight_bytes, dtype=np.float64)
 
     def tables(self, rows: int) -> FloatArray:
-        """Return the least time of each block for 0 .. ``rows`` rows, [blocks, rows + 1]."""
+        """
+        Return the least time of each block for 0 .. ``rows`` rows, [blocks, rows + 1].
+
+        Passes of chunks that do not overlap come one after the other: they share no batch.
+        """
+        if not self.overlaps:
+            alone = np.array([curve.times_s[0] for curve in self.curves])
+            return alone[:, None] * np.arange(rows + 1)
         known: dict[BatchCurve, FloatArray] = {}
         for curve in self.curves:
             if curve not in known:

@@ -99,6 +99,14 @@ class Demand:
     crossings: tuple[Crossing, ...]
     response_s: float = 0.0
 
+    @property
+    def limit_s(self) -> float:
+        """Longest time from entry to output when alone; 0: any. Without overlap it is a period."""
+        limits = [self.response_s] if self.response_s else []
+        if not self.model.overlaps:
+            limits.append(self.slo_s)
+        return min(limits, default=0.0)
+
     @cached_property
     def inbound(self) -> tuple[tuple[Crossing, ...], ...]:
         """For each rank, the crossings whose other end comes before it in chain order."""
@@ -119,8 +127,8 @@ def demand(
     Describe a stream.
 
     :param owner: rank of each stage in chain order; empty: one rank for each block with all its
-        passes, the finest grouping that copies no weights. The placement joins ranks again by
-        putting neighbours on one device.
+        passes, the finest grouping that copies no weights, or a single one for a model whose
+        chunks do not overlap. The placement joins ranks again by putting neighbours on one device.
     :raises ParameterError: for an SLO that is not above zero.
     :raises PlanError: when ``owner`` does not fit the model.
     """
@@ -128,7 +136,11 @@ def demand(
         raise ParameterError('slo_s', '> 0', slo_s)
     if not response_s >= 0:
         raise ParameterError('response_s', '>= 0', response_s)
-    owner = tuple(owner) or tuple(range(model.blocks)) * model.passes
+    if not owner:
+        # Without overlap, devices would only wait for each other.
+        one_pass = range(model.blocks) if model.overlaps else [0] * model.blocks
+        owner = tuple(one_pass) * model.passes
+    owner = tuple(owner)
     if len(owner) != model.stages:
         raise PlanError(f'owner must name {model.stages} stages of {model.name}, got {len(owner)}')
     if set(owner) != set(range(max(owner) + 1)):

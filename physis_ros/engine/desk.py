@@ -133,7 +133,7 @@ class Desk:
             self.greeted.add(worker)
         elif header.kind == Kind.FAILED:
             crew.words[worker] = inbox.text(header, held)
-        elif stream is not None:
+        elif stream is not None and header.chunk == stream.life:
             if header.kind == Kind.NOT_OPENED:
                 stream.refused = f'worker {worker}: {inbox.text(header, held)}'
             stream.awaiting.discard(worker)

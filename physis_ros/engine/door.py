@@ -14,12 +14,12 @@ from physis_ros.backbones.base import ModelSpec
 from physis_ros.engine.admission import Admitter
 from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.cost import BatchCurve, ModelCost
-from physis_ros.engine.demand import demand
+from physis_ros.engine.demand import Demand, demand
 from physis_ros.engine.devices import Device, DevicePool
 from physis_ros.engine.grid import Grouping, group, place
 from physis_ros.engine.profile import Profile, check
 from physis_ros.engine.refusal import Refusal
-from physis_ros.errors import AdmissionRefused, ParameterError
+from physis_ros.errors import AdmissionRefused, ParameterError, PlanError
 
 HEADROOM = 0.1
 
@@ -45,13 +45,20 @@ class Door:
         """
         Return a grouping for what all streams have in common; where each runs is its own.
 
-        :raises ParameterError: when the pool is not the one this reckons with.
+        :raises ParameterError: or
+        :raises PlanError: when the pool is not the one this reckons with.
         """
         config.check_model(spec)
         if self.workers != config.workers:
             raise ParameterError('workers', f'{self.workers}, as admission has it', config.workers)
         override = config.override_kv_rule
-        return place(spec, group(spec, 'serial', 1, override).owner, self.workers, override)
+        whole = group(spec, 'serial', 1, override)
+        if whole.passes != self._cost.passes:
+            raise PlanError(
+                f'admission reckons with {self._cost.passes} passes of {spec.name}, the pool runs '
+                f'{whole.passes}; a profile cannot be used with override_kv_rule'
+            )
+        return place(spec, whole.owner, self.workers, override)
 
     def admit(self, stream: str, slo_s: float, response_s: float = 0.0) -> tuple[int, ...]:
         """
@@ -61,10 +68,11 @@ class Door:
         :param response_s: longest time from entry to output alone; 0: any.
         :raises AdmissionRefused: naming what binds and what would fit.
         """
-        verdict = self._ask(stream, slo_s, response_s)
+        asked = self._demand(stream, slo_s, response_s)
+        verdict = self._admitter.admit(asked)
         if isinstance(verdict, Refusal):
             raise AdmissionRefused(verdict)
-        return verdict
+        return tuple(verdict.placement.hosts[rank] for rank in asked.owner)
 
     def leave(self, stream: str) -> None:
         """Free what a stream held."""
@@ -76,30 +84,12 @@ class Door:
 
         :returns: for each an empty text when it were taken on, else the refusal.
         """
-        answers, taken = [], []
-        for number in range(count):
-            name = f'what if {number + 1}'
-            verdict = self._ask(name, slo_s, response_s)
-            answers.append(str(verdict) if isinstance(verdict, Refusal) else '')
-            if not answers[-1]:
-                taken.append(name)
-        for name in taken:
-            self._admitter.leave(name)
-        return answers
+        asked = [self._demand(f'what if {n + 1}', slo_s, response_s) for n in range(count)]
+        verdicts = self._admitter.what_if(asked)
+        return [str(v) if isinstance(v, Refusal) else '' for v in verdicts]
 
-    def shut(self, reason: str) -> None:
-        """Refuse everybody for this reason; empty: admit again."""
-        if reason:
-            self._admitter.close(reason)
-        else:
-            self._admitter.reopen()
-
-    def _ask(self, stream: str, slo_s: float, response_s: float) -> tuple[int, ...] | Refusal:
-        asked = demand(stream, self._cost, slo_s, response_s=response_s)
-        verdict = self._admitter.admit(asked)
-        if isinstance(verdict, Refusal):
-            return verdict
-        return tuple(verdict.placement.hosts[rank] for rank in asked.owner)
+    def _demand(self, stream: str, slo_s: float, response_s: float) -> Demand:
+        return demand(stream, self._cost, slo_s, response_s=response_s)
 
 
 def open_door(
@@ -118,15 +108,18 @@ def open_door(
     """
     check(profile, spec)
     cost, reserve = profile.cost('p99'), profile.sizes.reserve
-    if config.workers > 1 and not any(config.devices):
+    names = [config.device(worker) for worker in range(config.workers)]
+    if names.count('cpu') > 1:
         cost = crowded(cost)
     devices = tuple(
         Device(
             name=f'worker {worker}',
             memory_bytes=_left(worker, have, reserve),
+            # Workers on one accelerator take turns; those on a processor have cores of their own.
+            speed=1.0 if name == 'cpu' else 1.0 / names.count(name),
             link_bytes_per_s=profile.hop_bytes_per_s,
         )
-        for worker, have in enumerate(memory_bytes)
+        for worker, (name, have) in enumerate(zip(names, memory_bytes, strict=True))
     )
     return Door(limited(cost, config.max_batch), DevicePool(devices, profile.hop_s), headroom)
 

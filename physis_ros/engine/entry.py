@@ -84,8 +84,10 @@ class Entry:
 
         :raises EngineError: when it was overwritten.
         """
-        alive = self._board.era(task.stream) == task.era
-        if alive and not self._board.holds(task.stream, task.observation):
+        # The era last: what a reset has overwritten meanwhile belongs to a task that is dead.
+        if self._board.holds(task.stream, task.observation):
+            return
+        if self._board.era(task.stream) == task.era:
             raise EngineError(
                 f"observation {task.observation} of stream '{self._lanes[task.stream].name}' was "
                 f'overwritten while chunk {task.chunk} used it'

@@ -88,6 +88,18 @@ class Grouping:
         return self.per_pass_kv
 
 
+def pipe_depth(workers: int, passes: int, max_batch: int, overlaps: bool) -> int:
+    """
+    Return how many chunks of a stream fill its pipe.
+
+    :param workers: those that carry it.
+    :param max_batch: with batches, one chunk is at each pass.
+    """
+    if not overlaps:
+        return 1
+    return workers if max_batch == 1 else max(workers, passes)
+
+
 def group(spec: ModelSpec, scheme: str, workers: int, override_kv_rule: bool = False) -> Grouping:
     """
     Place the stages by a named scheme.

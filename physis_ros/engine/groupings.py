@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from physis_ros.engine.cost import ModelCost
+from physis_ros.engine.grid import pipe_depth
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,7 @@ def named(model: ModelCost, devices: int) -> list[tuple[Grouping, int]]:
 
 def in_flight(model: ModelCost, hosts: Sequence[int], max_batch: int) -> int:
     """Return how many chunks of a stream fill its pipe."""
-    if not model.overlaps:
-        return 1
-    used = len(set(hosts))
-    return used if max_batch == 1 else max(used, model.passes)
+    return pipe_depth(len(set(hosts)), model.passes, max_batch, model.overlaps)
 
 
 def _scheme(model: ModelCost, steps: int, blocks: int) -> str:

@@ -31,8 +31,9 @@ class KvBank:
 
     def __init__(self, spec: ModelSpec, rows: int, device: str) -> None:
         shape = (rows, spec.kv_slots, spec.tokens, spec.heads, spec.head_dim)
-        self.key = torch.zeros(shape, dtype=spec.dtype, device=device)
-        self.value = torch.zeros_like(self.key)
+        # Written here, not only promised: the first use of a page must not cost a fault then.
+        self.key = torch.empty(shape, dtype=spec.dtype, device=device).zero_()
+        self.value = torch.empty_like(self.key).zero_()
         ages, valids = _ages(spec)
         self.ages, self.valids = ages.to(device).split(1), valids.to(device).split(1)
 
@@ -66,6 +67,7 @@ class KvRing:
         self._sink, self._cycle, self._slots = spec.sink, spec.window + 1, spec.kv_slots
         self._slot, self._read = 0, self._reads[0]
         self._era, self._done, self._newest = _NO_ERA, -1, -1
+        self._clean = True
 
     @property
     def bytes(self) -> int:
@@ -130,12 +132,16 @@ class KvRing:
     def clear(self, era: int) -> None:
         """Forget everything; ``era`` begins."""
         self._era, self._done, self._newest = era, -1, -1
+        if self._clean:
+            return
         # A masked slot still meets a zero weight in the sum: it must hold no NaN of a former life.
         self.key.zero_()
         self.value.zero_()
+        self._clean = True
 
     def write(self, key: Tensor, value: Tensor) -> None:
         """Store the own chunk's key and value, each [1, N, heads, head_dim]."""
+        self._clean = False
         self._key_slots[self._slot].copy_(key)
         self._value_slots[self._slot].copy_(value)
 

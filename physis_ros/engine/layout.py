@@ -18,7 +18,7 @@ from physis_ros.engine.arena import LINE, WORD, Arena, aligned
 from physis_ros.engine.bell import Bell
 from physis_ros.engine.board import BoardShape
 from physis_ros.engine.config import PoolConfig
-from physis_ros.engine.grid import Grouping
+from physis_ros.engine.grid import Grouping, pipe_depth
 from physis_ros.engine.mailbox import Mailbox, Shape
 from physis_ros.engine.message import Kind
 
@@ -52,9 +52,9 @@ class Layout:
 
     def in_flight_of(self, workers: int) -> int:
         """Return the most chunks in the pipe of a stream that uses so many workers."""
-        if not self.grouping.overlaps:
-            return 1
-        return self.config.in_flight or max(workers, self.config.max_batch)
+        grouping, config = self.grouping, self.config
+        depth = pipe_depth(workers, grouping.passes, config.max_batch, grouping.overlaps)
+        return config.in_flight or depth if grouping.overlaps else 1
 
     def blocks_of(self, worker: int) -> frozenset[int]:
         """Return the blocks a worker holds from the start."""
@@ -75,7 +75,8 @@ class Layout:
         if source == POOL:
             return Shape((self.in_flight + 2) * streams + 4, {}, text=True)
         if target == POOL:
-            return Shape(self.in_flight * streams + 4, {Kind.RESULT: self._result()}, text=True)
+            depth = (self.in_flight + 2) * streams + 4  # answers have room beside all results
+            return Shape(depth, {Kind.RESULT: self._result()}, text=True)
         hidden = ((1, self.spec.tokens, self.spec.width), self.spec.dtype)
         latent = ((1, *self.spec.latent_shape), torch.float32)
         return Shape(self.config.mailbox_depth, {Kind.HIDDEN: [hidden], Kind.LATENT: [latent]})

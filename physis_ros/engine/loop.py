@@ -66,6 +66,9 @@ class WorkerLoop:
         self._entry = Entry(self._compute, board, self._lanes, noise, renew)
         # Where company for a batch may come from outside; nowhere else is waiting worth it.
         self._arrivals: frozenset[int] = frozenset()
+        # Openings (stream, life) under way, and those of them that were closed meanwhile.
+        self._opening: set[tuple[int, int]] = set()
+        self._unwanted: set[tuple[int, int]] = set()
         self._opener = Opener(backbone, self._device, layout.blocks_of(me), waiter.ring)
         self._tasks: list[Task] = []
         self._pending: dict[int, deque[tuple[Header, tuple[Tensor, ...]]]] = {
@@ -92,9 +95,9 @@ class WorkerLoop:
         longest_s = _BLOCKED_S if self._state[lay.PENDING] else _IDLE_S
         return min(longest_s, self._hold_ns / 1e9) if self._hold_ns else longest_s
 
-    def say(self, kind: Kind, stream: int = -1, text: str = '') -> None:
+    def say(self, kind: Kind, stream: int = -1, life: int = 0, text: str = '') -> None:
         """Tell the pool something that is not a result."""
-        header = Header(kind, stream=stream)
+        header = Header(kind, stream=stream, chunk=life)
         if not self._site.outboxes[POOL].send_text(header, text):
             raise EngineError(f'worker {self._me} could not report {kind.name} to the pool')
 
@@ -134,31 +137,43 @@ class WorkerLoop:
         if header.kind in (Kind.ENTER, Kind.COMMIT):
             self._queue(_task(header, now_ns, FROM_POOL))
         elif header.kind == Kind.OPEN:
-            self._open(header.stream, Opening.parse(text))
+            self._open(header.stream, header.chunk, Opening.parse(text))
         elif header.kind == Kind.CLOSE:
-            self._opener.close(header.stream, self._lanes.pop(header.stream, None))
+            self._close(header.stream, header.chunk)
         else:
             raise EngineError(f'worker {self._me} cannot obey message kind {header.kind}')
 
-    def _open(self, stream: int, opening: Opening) -> None:
+    def _open(self, stream: int, life: int, opening: Opening) -> None:
         config, me, keep = self._layout.config, self._me, self._layout.board.slots
         grouping = place(self._spec, opening.owner, config.workers, config.override_kv_rule)
+        self._opening.add((stream, life))
         self._opener.open(
-            stream, grouping.blocks_of(me),
+            stream, life, grouping.blocks_of(me),
             lambda: Lane(opening.name, self._spec, grouping, me, self._device, keep),
         )  # fmt: skip
+
+    def _close(self, stream: int, life: int) -> None:
+        if (stream, life) in self._opening:
+            self._unwanted.add((stream, life))
+            return
+        self._opener.close(stream, life, self._lanes.pop(stream, None))
 
     def _settle(self) -> None:
         """Take over what was opened or closed beside the loop."""
         while self._opener.answers:
             answer = self._opener.answers.popleft()
-            if answer.lane is not None:
+            which = (answer.stream, answer.life)
+            self._opening.discard(which)
+            if which in self._unwanted:
+                self._unwanted.discard(which)
+                self._opener.close(*which, answer.lane)
+            elif answer.lane is not None:
                 self._lanes[answer.stream] = answer.lane
-                self.say(Kind.OPENED, answer.stream)
+                self.say(Kind.OPENED, *which)
             elif answer.failure:
-                self.say(Kind.NOT_OPENED, answer.stream, answer.failure)
+                self.say(Kind.NOT_OPENED, *which, answer.failure)
             else:
-                self.say(Kind.CLOSED, answer.stream)
+                self.say(Kind.CLOSED, *which)
         self._arrivals = frozenset(b for lane in self._lanes.values() for b in lane.arrivals)
 
     def _arrive(self, header: Header, state: Tensor, held: Held, source: int, now_ns: int) -> None:

@@ -64,18 +64,22 @@ class Answer:
     How it went.
 
     :param stream: the stream's index in the pool.
+    :param life: which opening of it this is.
     :param lane: ready to be used; None when it was closed, or could not be opened.
     :param failure: why it could not be opened.
     """
 
     stream: int
+    life: int
     lane: Lane | None
     failure: str = ''
 
 
 class Opener:
     """
-    Works beside a worker's loop, in a thread for each request. ``answers`` are the loop's to take.
+    Works beside a worker's loop, one request after the other.
+
+    Its thread lasts as long as there are any. ``answers`` are the loop's to take.
 
     :param backbone: the model.
     :param device: where it lives.
@@ -90,29 +94,45 @@ class Opener:
         self._backbone, self._device, self._ring = backbone, device, ring
         self._users = Counter(held)
         self._lock = threading.Lock()
+        self._asked: deque[Callable[[], Answer]] = deque()
+        self._at_work = False
 
-    def open(self, stream: int, blocks: Iterable[int], make: Callable[[], Lane]) -> None:
+    def open(
+        self, stream: int, life: int, blocks: Iterable[int], make: Callable[[], Lane]
+    ) -> None:
         """
         Ask for a lane.
 
         :param blocks: whose weights it needs.
         :param make: allocates it.
         """
-        self._begin(lambda: self._open(stream, tuple(blocks), make))
+        self._ask(lambda: self._open(stream, life, tuple(blocks), make))
 
-    def close(self, stream: int, lane: Lane | None) -> None:
+    def close(self, stream: int, life: int, lane: Lane | None) -> None:
         """Free what a lane held, once its tasks are gone."""
-        self._begin(lambda: self._close(stream, lane))
+        self._ask(lambda: self._close(stream, life, lane))
 
-    def _begin(self, work: Callable[[], Answer]) -> None:
-        def run() -> None:
+    def _ask(self, work: Callable[[], Answer]) -> None:
+        with self._lock:
+            self._asked.append(work)
+            if self._at_work:
+                return
+            self._at_work = True
+        threading.Thread(target=self._run, name='opener', daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
             with self._lock:
-                self.answers.append(work())
+                if not self._asked:
+                    self._at_work = False
+                    return
+                work = self._asked.popleft()
+            self.answers.append(work())
             self._ring()
 
-        threading.Thread(target=run, name='opener', daemon=True).start()
-
-    def _open(self, stream: int, blocks: tuple[int, ...], make: Callable[[], Lane]) -> Answer:
+    def _open(
+        self, stream: int, life: int, blocks: tuple[int, ...], make: Callable[[], Lane]
+    ) -> Answer:
         try:
             with torch.inference_mode():
                 fresh = [block for block in blocks if not self._users[block]]
@@ -121,15 +141,15 @@ class Opener:
                 lane = make()
         except Exception as error:  # no memory, no weights: the stream's end, not the worker's
             self._drop_unused(blocks)
-            return Answer(stream, None, f'{type(error).__name__}: {error}')
+            return Answer(stream, life, None, f'{type(error).__name__}: {error}')
         self._users.update(blocks)
-        return Answer(stream, lane)
+        return Answer(stream, life, lane)
 
-    def _close(self, stream: int, lane: Lane | None) -> Answer:
+    def _close(self, stream: int, life: int, lane: Lane | None) -> Answer:
         if lane is not None:
             self._users.subtract(lane.blocks)
             self._drop_unused(lane.blocks)
-        return Answer(stream, None)
+        return Answer(stream, life, None)
 
     def _drop_unused(self, blocks: Iterable[int]) -> None:
         self._backbone.drop([block for block in blocks if not self._users[block]])

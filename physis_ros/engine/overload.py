@@ -68,6 +68,8 @@ class _Waits:
     due_ns: int = 0
     since_ns: int = 0
     in_a_row: int = 0
+    waited: bool = False
+    idle_ns: int = 0
 
     def over(self, now_ns: int) -> bool:
         waits_long = self.due_ns > 0 and now_ns - self.due_ns > LONGEST_WAIT_NS
@@ -92,20 +94,34 @@ class Pressure:
         waits = self._waits.setdefault(stream, _Waits())
         waits.due_ns = waits.due_ns or now_ns
         waits.since_ns = waits.since_ns or now_ns
+        waits.waited = True
+
+    def free(self, stream: str) -> None:
+        """Note that a chunk that is due could enter now; whether it does is another matter."""
+        waits = self._waits.get(stream)
+        if waits is not None:
+            waits.due_ns = 0
 
     def entered(self, stream: str) -> None:
         """Note that a chunk has entered."""
         waits = self._waits.get(stream)
         if waits is None:
             return
-        if waits.due_ns:
-            waits.due_ns, waits.in_a_row = 0, waits.in_a_row + 1
+        if waits.waited:
+            waits.due_ns, waits.waited, waits.in_a_row = 0, False, waits.in_a_row + 1
         else:
             del self._waits[stream]
 
     def forget(self, stream: str) -> None:
         """Forget a stream: it was closed, or has begun anew."""
         self._waits.pop(stream, None)
+
+    def idle(self, streams: Collection[str], now_ns: int) -> None:
+        """Note who has nothing in the pipe; who stays so for long has nothing to wait for."""
+        for name, waits in list(self._waits.items()):
+            waits.idle_ns = (waits.idle_ns or now_ns) if name in streams else 0
+            if waits.idle_ns and now_ns - waits.idle_ns > LONGEST_WAIT_NS:
+                del self._waits[name]
 
     def queues(self, found: Sequence[Queue]) -> None:
         """Note how long the workers' queues are now."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
@@ -24,19 +24,17 @@ from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.crew import Crew
 from physis_ros.engine.desk import CHECK_S, Desk
 from physis_ros.engine.door import Door
-from physis_ros.engine.grid import Grouping, place
 from physis_ros.engine.layout import Layout
+from physis_ros.engine.members import Members
 from physis_ros.engine.message import COMMIT, FRAMES, Header, Kind
 from physis_ros.engine.metrics import Metrics
 from physis_ros.engine.models import REGISTRY, registry
-from physis_ros.engine.opening import Opening
 from physis_ros.engine.overload import Overload, Pressure
 from physis_ros.engine.result import ChunkResult
 from physis_ros.engine.spans import Span
 from physis_ros.engine.streams import Stream, StreamTable
-from physis_ros.errors import DeadlinePassed, EngineError, PhysisError
+from physis_ros.errors import EngineError
 
-_ANSWER_S = 60.0
 _UNCOLLECTED = 64
 
 
@@ -64,11 +62,14 @@ class Pool:
         self.spec: ModelSpec = registry(models).read_spec(config.model)
         self.grouping = config.group(self.spec) if door is None else door.group(self.spec, config)
         self.layout = Layout(self.spec, self.grouping, config, door is not None)
-        self._door, self._pressure = door, Pressure(self.spec.blocks)
+        self._pressure = Pressure(self.spec.blocks)
         self._models, self._hire = models, crew
         self._lock = threading.RLock()
         self._streams = StreamTable(config.max_streams)
         self._desk = Desk(self.layout, self._streams, self._pressure)
+        self._members = Members(
+            self.layout, self._streams, self._desk, self._pressure, self._lock, door
+        )
         self._started = False
 
     def __enter__(self) -> Pool:
@@ -112,7 +113,9 @@ class Pool:
         try:
             desk.open(self._hire(self.layout, self._models))
             everyone = set(range(workers))
-            self._until(lambda: desk.greeted == everyone, timeout_s, 'start of the workers')
+            self._members.until(
+                lambda: desk.greeted == everyone, timeout_s, 'start of the workers'
+            )
         except BaseException:
             self.close()
             raise
@@ -125,40 +128,13 @@ class Pool:
         :param response_s: longest time from entry to output when alone; 0: any.
         :raises AdmissionRefused: when it is not taken on, saying why and what would fit.
         :raises EngineError: when the name is taken, no place is left, or a worker cannot carry
-            it; nothing of it stays then.
+            it within ``open_timeout_s``; nothing of it stays then.
         """
-        with self._lock:
-            crew = self._desk.crew()
-            self._streams.check(name)
-            grouping = self._seat(name, slo_s, response_s)
-            most = self.layout.in_flight_of(len(grouping.used))
-            stream = self._streams.add(name, grouping, most)
-            crew.board.set_era(stream.index, stream.era)
-        try:
-            self._tell(stream, Kind.OPEN, Opening(name, grouping.owner).text())
-            self._until(lambda: not stream.awaiting, _ANSWER_S, f"opening of stream '{name}'")
-            if stream.refused:
-                raise EngineError(f"stream '{name}' cannot be opened: {stream.refused}")
-        except PhysisError:
-            if not self._desk.failed:
-                self.close_stream(name)
-            raise
+        self._members.open(name, slo_s, response_s)
 
     def close_stream(self, name: str) -> None:
         """End a stream: its tasks die wherever they are, its KV is freed. Other streams go on."""
-        with self._lock:
-            crew = self._desk.crew()
-            stream = self._streams.named(name)
-            stream.closed = True
-            crew.board.set_era(stream.index, stream.era)
-            self._desk.forget(stream)
-            self._tell(stream, Kind.CLOSE)
-        self._until(lambda: not stream.awaiting, _ANSWER_S, f"closing of stream '{name}'")
-        with self._lock:
-            self._streams.remove(stream)
-            self._pressure.forget(name)
-            if self._door is not None:
-                self._door.leave(name)
+        self._members.close(name)
 
     def workers_of(self, name: str) -> tuple[int, ...]:
         """Return the workers that carry a stream."""
@@ -171,19 +147,12 @@ class Pool:
 
         :returns: for each an empty text when it were taken on, else why not.
         """
-        with self._lock:
-            left = min(count, self._streams.free)
-            full = f'max_streams is {self.config.max_streams} and {self._streams.free} are left'
-            if self._door is None:
-                return [''] * left + [full] * (count - left)
-            self._shut_door()
-            return self._door.what_if(left, slo_s, response_s) + [full] * (count - left)
+        return self._members.what_if(count, slo_s, response_s)
 
     @property
     def overload(self) -> Overload | None:
         """Where the pool is stuck, when more is asked of it than it can do."""
-        with self._lock:
-            return self._pressure.look(time.monotonic_ns(), self._streams.hops())
+        return self._members.overload
 
     def ready(self, name: str) -> bool:
         """Tell whether a chunk that entered now would find its way free."""
@@ -195,6 +164,7 @@ class Pool:
             entry = self._desk.crew().site.outboxes[stream.grouping.owner[0]]
             free = len(stream.in_flight) < stream.most
             if free and entry.has_room() and len(self._desk.results) < _UNCOLLECTED:
+                self._pressure.free(name)
                 return True
             self._pressure.held(name, time.monotonic_ns())
             return False
@@ -229,7 +199,6 @@ class Pool:
                 deadline_ns=deadline_steady_ns, observation=version,
             )  # fmt: skip
             self._send_in(stream, header)
-            self._pressure.entered(name)
             return chunk
 
     def commit(self, name: str, chunk: int, inputs: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -286,6 +255,7 @@ class Pool:
             epoch = stream.restart()
             crew.board.set_era(stream.index, stream.era)
             self._desk.forget(stream)
+            self._pressure.forget(name)
             crew.ring()
             return epoch
 
@@ -363,38 +333,4 @@ class Pool:
         crew.ring(worker for worker in stream.grouping.entries if worker != entry)
         stream.in_flight.add(stream.next_turn)
         stream.next_turn += 1
-
-    def _seat(self, name: str, slo_s: float, response_s: float) -> Grouping:
-        """Ask which workers a new stream is carried by."""
-        if self._door is None:
-            return self.grouping
-        self._shut_door()
-        owner = self._door.admit(name, slo_s, response_s)
-        return place(self.spec, owner, self.config.workers, self.config.override_kv_rule)
-
-    def _shut_door(self) -> None:
-        """Close admission while the pool is overloaded."""
-        overload = self.overload
-        if self._door is not None:
-            self._door.shut('' if overload is None else overload.text(time.monotonic_ns()))
-
-    def _tell(self, stream: Stream, kind: Kind, text: str = '') -> None:
-        header = Header(kind, stream=stream.index)
-        with self._lock:
-            boxes = self._desk.crew().site.outboxes
-            stream.awaiting = set(stream.grouping.used)
-            for worker in stream.grouping.used:
-                if not boxes[worker].send_text(header, text):
-                    raise EngineError(f'worker {worker} must take {kind.name}, got a full mailbox')
-
-    def _until(self, done: Callable[[], bool], timeout_s: float, what: str) -> None:
-        until_s = time.monotonic() + timeout_s
-        while True:
-            with self._lock:
-                self._desk.take_in()
-                self._desk.look()
-                if done():
-                    return
-            if time.monotonic() > until_s:
-                raise DeadlinePassed(f'{what} must take at most {timeout_s:g} s, and did not')
-            time.sleep(0.002)
+        self._pressure.entered(stream.name)

@@ -148,6 +148,10 @@ class StreamTable:
             raise EngineError(f"stream '{name}' is not open; open are {self.names()}")
         return found
 
+    def idle(self) -> list[str]:
+        """Return the streams that have nothing in the pipe."""
+        return [name for name, stream in self._by_name.items() if not stream.in_flight]
+
     def hops(self) -> set[tuple[int, int]]:
         """Return the pairs of workers between which hidden states of any stream travel."""
         return {hop for stream in self._by_name.values() for hop in stream.grouping.hops}

@@ -17,6 +17,7 @@ import numpy as np
 from physis_ros.engine.admission import Admission, Admitter
 from physis_ros.engine.demand import Demand, demand
 from physis_ros.engine.devices import DevicePool
+from physis_ros.engine.groupings import in_flight
 from physis_ros.engine.spread import even_split
 from physis_ros.engine.virtual import S, VirtualPool
 from physis_ros.evaluation.pool.assumptions import (
@@ -168,13 +169,15 @@ def _verify(door: Admitter, asked: Demand) -> tuple[int, int]:
     """Run what was admitted; count outputs after their planned delivery."""
     virtual = VirtualPool(door.pool, _MAX_BATCH)
     passes, count = asked.model.passes, len(door.running)
-    streams = [
-        virtual.open(
-            name, asked.model, [p.hosts[rank] for rank in p.demand.owner], SLO_S, passes + 1,
-            passes * SLO_S, phase_s=SLO_S * i / count,
+    streams = []
+    for i, (name, placed) in enumerate(door.running.items()):
+        hosts = [placed.hosts[rank] for rank in placed.demand.owner]
+        depth = in_flight(asked.model, hosts, _MAX_BATCH)
+        streams.append(
+            virtual.open(
+                name, asked.model, hosts, SLO_S, depth, passes * SLO_S, phase_s=SLO_S * i / count
+            )
         )
-        for i, (name, p) in enumerate(door.running.items())
-    ]  # fmt: skip
     virtual.run(round(_PERIODS * SLO_S * S))
     late = sum(
         out.out_ns > out.beat_ns + stream.allowed_ns

@@ -15,6 +15,7 @@ import numpy as np
 
 from physis_ros.engine.admission import Admission, Admitter
 from physis_ros.engine.demand import Demand, demand
+from physis_ros.engine.groupings import in_flight
 from physis_ros.engine.placement import Placement
 from physis_ros.engine.refusal import Refusal
 from physis_ros.engine.virtual import S, VirtualPool, VirtualStream
@@ -39,6 +40,7 @@ class _Simulation:
         jitter = (lambda: exp(chance.gauss(0.0, spread))) if spread else None
         sensor_ns = round(trace.sensor_s * S)
         self._virtual = VirtualPool(pool.pool, pool.max_batch, sensor_ns, jitter)
+        self._max_batch = pool.max_batch
         self._door = Admitter(pool.pool, pool.headroom)
         self._ended: list[StreamFigures] = []
         self._refusals: Counter[str] = Counter()
@@ -80,8 +82,9 @@ class _Simulation:
         passes, slo_s = asked.model.passes, asked.slo_s
         hosts = [placement.hosts[rank] for rank in asked.owner]
         # A time-shared period serves each pass once: a chunk lives up to that many periods.
+        depth = in_flight(asked.model, hosts, self._max_batch)
         self._virtual.open(
-            asked.stream, asked.model, hosts, slo_s, passes + 1, passes * slo_s,
+            asked.stream, asked.model, hosts, slo_s, depth, passes * slo_s,
             phase_s=self._chance.random() * slo_s,
         )  # fmt: skip
 

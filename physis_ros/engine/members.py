@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Who is in a pool: streams are admitted, opened and closed while others run (E9).
+
+Decisions take their time under a lock of their own; the pool's is held for moments only, so that
+nobody's chunks wait for somebody's admission.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from physis_ros.engine.desk import Desk
+from physis_ros.engine.door import Door
+from physis_ros.engine.grid import Grouping, place
+from physis_ros.engine.layout import Layout
+from physis_ros.engine.message import Header, Kind
+from physis_ros.engine.opening import Opening
+from physis_ros.engine.overload import Overload, Pressure
+from physis_ros.engine.refusal import Refusal
+from physis_ros.engine.streams import Stream, StreamTable
+from physis_ros.errors import AdmissionRefused, DeadlinePassed, EngineError, PhysisError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+_PAUSE_S = 0.002
+
+
+class Members:
+    """
+    The streams of a pool, as they come and go.
+
+    :param layout: of the pool's memory.
+    :param streams: the table of those that are open.
+    :param desk: hears the workers' answers.
+    :param pressure: knows when the pool is behind.
+    :param lock: the pool's.
+    :param door: decides and places; None: the pool's grouping carries everybody.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        streams: StreamTable,
+        desk: Desk,
+        pressure: Pressure,
+        lock: AbstractContextManager[bool],
+        door: Door | None,
+    ) -> None:
+        self._layout, self._streams, self._desk = layout, streams, desk
+        self._pressure, self._lock, self._door = pressure, lock, door
+        self._deciding = threading.RLock()
+        self._patience_s = layout.config.open_timeout_s
+
+    @property
+    def overload(self) -> Overload | None:
+        """Where the pool is stuck, when more is asked of it than it can do."""
+        with self._lock:
+            now_ns = time.monotonic_ns()
+            self._pressure.idle(self._streams.idle(), now_ns)
+            return self._pressure.look(now_ns, self._streams.hops())
+
+    def open(self, name: str, slo_s: float, response_s: float) -> None:
+        """Take a stream on and bring it up, or leave nothing of it; see the pool."""
+        with self._deciding:
+            with self._lock:
+                self._desk.crew()
+                self._streams.check(name)
+            self._refuse_when_behind(name)
+            grouping = self._seat(name, slo_s, response_s)
+            with self._lock:
+                most = self._layout.in_flight_of(len(grouping.used))
+                stream = self._streams.add(name, grouping, most)
+                self._desk.crew().board.set_era(stream.index, stream.era)
+            try:
+                self._bring_up(stream)
+            except PhysisError:
+                self._give_up(name)
+                raise
+
+    def close(self, name: str) -> None:
+        """End a stream and free what it held; see the pool."""
+        with self._deciding:
+            with self._lock:
+                stream = self._streams.named(name)
+                stream.closed = True
+                self._desk.crew().board.set_era(stream.index, stream.era)
+                self._desk.forget(stream)
+            self._tell(stream, Kind.CLOSE)
+            self.until(lambda: not stream.awaiting, self._patience_s, f"closing of '{name}'")
+            with self._lock:
+                self._streams.remove(stream)
+                self._pressure.forget(name)
+            if self._door is not None:
+                self._door.leave(name)
+
+    def what_if(self, count: int, slo_s: float, response_s: float) -> list[str]:
+        """Tell what would be answered to so many more streams; see the pool."""
+        with self._deciding:
+            with self._lock:
+                left = min(count, self._streams.free)
+            most = self._layout.config.max_streams
+            full = [f'max_streams is {most} and {left} places are left'] * (count - left)
+            behind = self._behind('what if')
+            if behind is not None:
+                return [str(behind)] * left + full
+            if self._door is None:
+                return [''] * left + full
+            return self._door.what_if(left, slo_s, response_s) + full
+
+    def until(self, done: Callable[[], bool], timeout_s: float, what: str) -> None:
+        """
+        Wait for the workers.
+
+        :raises DeadlinePassed: when it takes too long.
+        """
+        until_s = time.monotonic() + timeout_s
+        while True:
+            with self._lock:
+                self._desk.take_in()
+                self._desk.look()
+                if done():
+                    return
+            if time.monotonic() > until_s:
+                raise DeadlinePassed(f'{what} must take at most {timeout_s:g} s, and did not')
+            time.sleep(_PAUSE_S)
+
+    def _behind(self, name: str) -> Refusal | None:
+        overload = self.overload
+        if overload is None:
+            return None
+        return Refusal(name, 'closed', '', overload.text(time.monotonic_ns()))
+
+    def _refuse_when_behind(self, name: str) -> None:
+        behind = self._behind(name)
+        if behind is not None:
+            raise AdmissionRefused(behind)
+
+    def _seat(self, name: str, slo_s: float, response_s: float) -> Grouping:
+        """Ask which workers a new stream is carried by."""
+        config, grouping = self._layout.config, self._layout.grouping
+        if self._door is None:
+            return grouping
+        owner = self._door.admit(name, slo_s, response_s)
+        return place(self._layout.spec, owner, config.workers, config.override_kv_rule)
+
+    def _bring_up(self, stream: Stream) -> None:
+        opening = Opening(stream.name, stream.grouping.owner)
+        self._tell(stream, Kind.OPEN, opening.text())
+        what = f"opening of '{stream.name}'"
+        self.until(lambda: not stream.awaiting, self._patience_s, what)
+        if stream.refused:
+            raise EngineError(f"stream '{stream.name}' cannot be opened: {stream.refused}")
+
+    def _give_up(self, name: str) -> None:
+        """Undo an opening that failed; why it did matters more than whether this works."""
+        try:
+            if not self._desk.failed:
+                self.close(name)
+        except EngineError:
+            return
+
+    def _tell(self, stream: Stream, kind: Kind, text: str = '') -> None:
+        header = Header(kind, stream=stream.index, chunk=stream.life)
+        with self._lock:
+            boxes = self._desk.crew().site.outboxes
+            stream.awaiting = set(stream.grouping.used)
+            for worker in stream.grouping.used:
+                if not boxes[worker].send_text(header, text):
+                    raise EngineError(f'worker {worker} must take {kind.name}, got a full mailbox')
