@@ -130,6 +130,7 @@ class WamConfig:
             devices=self.devices,
             threads_per_worker=self.threads_per_worker,
             hop_timeout_s=self.hop_timeout_s,
+            open_timeout_s=self.start_timeout_s,
             max_streams=self.max_streams,
             in_flight=self.in_flight,
             max_batch=self.max_batch,
