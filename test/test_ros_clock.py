@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import gc
+import time
+import weakref
 from typing import Any
 
 import pytest
@@ -13,9 +16,9 @@ pytest.importorskip('physis_ros.msg')
 from rclpy.node import Node
 from rosgraph_msgs.msg import Clock
 
-from physis_ros.ros import conversions, qos
+from physis_ros.ros import conversions, qos, realtime
 from physis_ros.ros.clock import Jump, RosClock
-from physis_ros.ros.ticking import MOST_TICKS, SimulatedTicks
+from physis_ros.ros.ticking import MOST_TICKS, SimulatedTicks, SteadyTicks
 
 PERIOD_NS = 4_000_000
 SECOND_NS = 1_000_000_000
@@ -47,6 +50,45 @@ def test_a_jump_brings_one_tick_at_the_new_time(jump_ns: int) -> None:
     assert list(simulated.due(SECOND_NS + jump_ns + PERIOD_NS)) == [
         SECOND_NS + jump_ns + PERIOD_NS
     ]
+
+
+class Rubbish:
+    """Something that only garbage collection takes away."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+class Standing:
+    """An executor with nothing to serve, that stops after a while."""
+
+    requested = False
+
+    def __init__(self) -> None:
+        self._left = 150
+
+    def spin_once(self, timeout_sec: float) -> None:
+        time.sleep(0.01)
+        self._left -= 1
+        self.requested = not self._left
+
+
+@pytest.mark.parametrize('kind', [SteadyTicks, SimulatedTicks])
+def test_garbage_is_collected_whichever_clock_it_ticks_on(kind: type) -> None:
+    left: list[weakref.ref[Rubbish]] = []
+
+    def idle() -> None:
+        if not left:
+            left.append(weakref.ref(Rubbish()))
+
+    standing = Standing()
+    realtime.freeze_garbage()
+    try:
+        kind(PERIOD_NS, lambda *_: 0).run(standing, standing, lambda _: None, idle)
+    finally:
+        gc.unfreeze()
+        gc.enable()
+    assert left[0]() is None
 
 
 class TimedNode(Node):

@@ -42,6 +42,7 @@ from physis_ros.session.player import Player, PlayerState
 from physis_ros.types import ActionChunk, Command
 
 KEPT_CHUNKS = 64
+NONE_YET = (-1, -1)
 LISTENERS_NS = 500_000_000
 LAST_WORDS = Duration(nanoseconds=200_000_000)
 CLOCK_READINGS = 3
@@ -93,7 +94,7 @@ class ServoNode(Node):
         self._skews = Skews()
         self._waits = ''
         self._watch = QosWatch(self)
-        self._newest = (-1, -1)
+        self._newest = NONE_YET
         self._other_engine = False
         self._times: OrderedDict[tuple[int, int], ChunkTimesMessage] = OrderedDict()
         self._stream = self.config.stream
@@ -291,17 +292,18 @@ class ServoNode(Node):
         """
         Note that an engine has come; it may count from 0 again.
 
-        Noted until it does: what the last one had sent may still come after this.
+        Noted until it does: what the last one had sent may still come after this. The first one
+        to come is no other one, even when this is told after its first chunk.
         """
-        self._other_engine = self._other_engine or info.current_count_change > 0
+        another = info.total_count > info.total_count_change and self._newest != NONE_YET
+        self._other_engine |= info.current_count_change > 0 and another
 
     def _begin_anew(self) -> None:
         """Forget the last engine's epochs; the account goes on, and so does a pause."""
         self.get_logger().info('another engine has begun: starting from the measured state')
-        account, self._newest, self._other_engine = self.player.account, (-1, -1), False
+        self._newest, self._other_engine = NONE_YET, False
         paused = self._paused
-        self.player = Player(self.config.player)
-        self.player.account = account
+        self.player = self.player.successor()
         self._adapter = Adapter(self.config, self.player)
         if not paused:
             self.player.activate(self._ros_time.now_ns())

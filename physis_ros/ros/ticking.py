@@ -26,6 +26,19 @@ MOST_TICKS = 250
 COLLECT_NS = 1_000_000_000
 
 
+class _Rubbish:
+    """What has become garbage since it was frozen: taken away now and then, between ticks."""
+
+    def __init__(self) -> None:
+        self._collected_ns = time.monotonic_ns()
+
+    def collect(self, now_ns: int) -> None:
+        """Take it away, when it is time."""
+        if now_ns - self._collected_ns > COLLECT_NS:
+            self._collected_ns = now_ns
+            realtime.collect_garbage()
+
+
 class SteadyTicks:
     """
     Ticks on an even grid of the steady clock. A tick that was slept through is lost, not made up.
@@ -48,7 +61,7 @@ class SteadyTicks:
         :param idle: called after each tick, for what can wait.
         """
         due_ns = time.monotonic_ns() + self._period_ns
-        collected_ns = due_ns
+        rubbish = _Rubbish()
         while not stop.requested:
             self._serve(executor, due_ns - GUARD_NS - self._ahead_ns)
             self._make_ready(due_ns)
@@ -56,9 +69,7 @@ class SteadyTicks:
             tick(due_ns)
             idle()
             now_ns = time.monotonic_ns()
-            if now_ns - collected_ns > COLLECT_NS:
-                collected_ns = now_ns
-                realtime.collect_garbage()
+            rubbish.collect(now_ns)
             due_ns += self._period_ns
             if now_ns > due_ns:
                 due_ns += (now_ns - due_ns) // self._period_ns * self._period_ns
@@ -94,11 +105,13 @@ class SimulatedTicks:
         self, executor: Executor, stop: Stop, tick: Callable[[int], None], idle: Callable[[], None]
     ) -> None:
         """Call ``tick`` with each due simulated instant until told to stop."""
+        rubbish = _Rubbish()
         while not stop.requested:
             executor.spin_once(timeout_sec=LOOK_S)
             for due_ns in self.due(self._now_ns()):
                 tick(due_ns)
             idle()
+            rubbish.collect(time.monotonic_ns())
 
     def due(self, now_ns: int) -> Iterator[int]:
         """Yield the instants of the grid that have become due, once each, in order."""

@@ -81,6 +81,12 @@ class Player:
         self._offered_ns: int | None = None
         self._began_ns: int | None = None
 
+    def successor(self) -> Player:
+        """Return a player that knows no epoch; the account and the measured state go on."""
+        made = Player(self.config)
+        made.account, made._measured = self.account, self._measured
+        return made
+
     def check(self, config: PlayerConfig) -> None:
         """Refuse a configuration that cannot take over; raises as ``check_change`` of it."""
         config.check_change(self.config, None if self._moved is None else self._moved.position)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The servo node tick by tick, at a given time: engines, clocks of others, pauses, late ticks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip('rclpy')
+pytest.importorskip('physis_ros.msg')
+
+from ros_cases import JOINTS, MS, steady_chunk
+
+from physis_ros.msg import ActionChunk
+from physis_ros.ros import conversions, qos
+from physis_ros.ros.servo import ServoNode
+from physis_ros.types import Command, Play
+
+SECOND_NS = 10**9
+
+
+class World:
+    """
+    A servo node whose time is given, and what it publishes.
+
+    :param bench: serves it.
+    :param parameters: of the node, beside the joints.
+    """
+
+    def __init__(self, bench: Any, **parameters: Any) -> None:
+        self.bench = bench
+        given = {'joints': list(JOINTS), 'command_type': 'joint_state', 'settle_ms': 0.0}
+        self.node = bench.add(ServoNode, {**given, **parameters})
+        self.now_ns = 1000 * SECOND_NS
+        self.node._ros_time.now_ns = lambda: self.now_ns
+        self.node.player.activate(self.now_ns)
+
+    def joints(self, position: tuple[float, float], behind_ns: int = 0) -> None:
+        """Say where the joints are, by a clock that is behind."""
+        at = np.array(position)
+        stamp_ns = self.now_ns - behind_ns
+        self.node._on_joints(conversions.joint_state_message(stamp_ns, JOINTS, at, at * 0.0))
+
+    def tick(self) -> Command:
+        """Let a period pass; return the command."""
+        self.now_ns += 4 * MS
+        self.node._simulated_tick(self.now_ns)
+        self.node._idle()
+        command: Command = self.node._command
+        return command
+
+    def received(self) -> int:
+        """Return how many chunks have come."""
+        chunks = self.node.player.account.figures().chunks
+        return int(chunks.accepted + sum(chunks.rejected.values()))
+
+
+class Engine:
+    """Publishes chunks to it over DDS."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._out = world.bench.probe.create_publisher(ActionChunk, 'action_chunk', qos.CHUNK)
+        assert world.bench.spin_until(self._heard, 20)
+
+    def _heard(self) -> bool:
+        return bool(self._out.get_subscription_count())
+
+    def send(self, number: int, epoch: int) -> None:
+        """Send a chunk and wait for it to be taken."""
+        world, before = self._world, self._world.received()
+        chunk = steady_chunk(number, (0.5, 1.0), epoch, world.now_ns)
+        self._out.publish(conversions.chunk_message(chunk))
+        assert world.bench.spin_until(lambda: world.received() > before, 20)
+
+
+def test_C28_E12_a_stale_chunk_of_the_only_engine_is_refused_and_another_begins_anew(
+    bench: Any,
+) -> None:
+    world = World(bench)
+    world.joints((0.4, 1.1))
+    first, player = Engine(world), world.node.player
+    first.send(7, epoch=5)
+    assert world.tick().play is Play.PLAYING
+    for number, epoch in ((9, 4), (6, 5)):
+        first.send(number, epoch)
+        assert world.node.player is player
+        assert world.tick().play is Play.PLAYING
+    second = Engine(world)
+    # Its match may be told after its chunk.
+    bench.spin_until(lambda: world.node._other_engine, 5)
+    world.joints((0.4, 1.1))
+    second.send(0, epoch=0)
+    command = world.tick()
+    # From the state that was measured before it came.
+    assert (command.play, command.epoch) == (Play.PLAYING, 0)
+    assert world.node.player is not player
