@@ -40,6 +40,7 @@ from physis_ros.msg import Playback, StreamStatus
 from physis_ros.ros import conversions, qos
 from physis_ros.ros.executor import make_executor
 
+DOMAINS = range(102, 202)
 BAR_S = 2.0
 PATIENCE_S = 90.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -297,6 +298,8 @@ def _members(group: int) -> int:
 def main() -> int:
     """Play all rounds, print the table; return 0 when every one ended well."""
     args = _arguments()
+    # Alone: another servo in the same domain would be taken for ours.
+    os.environ.setdefault('ROS_DOMAIN_ID', str(DOMAINS[os.getpid() % len(DOMAINS)]))
     rounds: list[Round] = []
     with tempfile.TemporaryDirectory(prefix='physis-stop-') as folder:
         for state in args.states:
