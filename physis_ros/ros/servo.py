@@ -95,7 +95,7 @@ class ServoNode(Node):
         self._waits = ''
         self._watch = QosWatch(self)
         self._newest = NONE_YET
-        self._other_engine = False
+        self._engines, self._other_engine = 0, False
         self._times: OrderedDict[tuple[int, int], ChunkTimesMessage] = OrderedDict()
         self._stream = self.config.stream
         self._command: Command | None = None
@@ -295,8 +295,9 @@ class ServoNode(Node):
         Noted until it does: what the last one had sent may still come after this. The first one
         to come is no other one, even when this is told after its first chunk.
         """
-        another = info.total_count > info.total_count_change and self._newest != NONE_YET
-        self._other_engine |= info.current_count_change > 0 and another
+        another = 0 < self._engines < info.total_count
+        self._engines = info.total_count
+        self._other_engine |= another and self._newest != NONE_YET
 
     def _begin_anew(self) -> None:
         """Forget the last engine's epochs; the account goes on, and so does a pause."""
