@@ -6,7 +6,7 @@ from __future__ import annotations
 from concurrent.futures import CancelledError, Future
 
 from physis_ros.engine.pool import Pool
-from physis_ros.errors import WorkerDied
+from physis_ros.errors import DeadlinePassed, EngineError, PhysisError
 from physis_ros.ros.engine_host import EngineHost
 
 MS_S = 1e-3
@@ -27,6 +27,7 @@ class Room:
     ) -> None:
         self.host, self._stream = host, stream
         self._asked_s = period_ms * MS_S, max_response_ms * MS_S
+        self._refusal = ''
         self._answer: Future[tuple[int, ...]] = host.submit(self._open)
 
     @property
@@ -42,9 +43,8 @@ class Room:
     @property
     def refusal(self) -> str:
         """Why the engine has no room for it; empty while that is not known."""
-        error = self._error() if self.answered else None
         # An engine that is gone is another matter: the node says that, and may load it again.
-        return '' if isinstance(error, CancelledError | WorkerDied) else f'{error or ""}'
+        return self._refusal if self.answered else ''
 
     @property
     def workers(self) -> tuple[int, ...]:
@@ -56,8 +56,15 @@ class Room:
         return self.host.submit(self._close)
 
     def _open(self, pool: Pool) -> tuple[int, ...]:
-        pool.open_stream(self._stream, *self._asked_s)
-        return pool.workers_of(self._stream)
+        try:
+            pool.open_stream(self._stream, *self._asked_s)
+            return pool.workers_of(self._stream)
+        except Exception as error:
+            if _refuses(error, pool):
+                self._refusal = str(error)
+            else:
+                self.host.fail(_engine_failure(error, self._stream))
+            raise
 
     def _close(self, pool: Pool) -> None:
         if self.given:
@@ -69,3 +76,21 @@ class Room:
             return self._answer.exception()
         except CancelledError as error:
             return error
+
+
+def _refuses(error: Exception, pool: Pool) -> bool:
+    """Tell whether an engine that is well said no: for its name, its place, or by admission."""
+    if isinstance(error, DeadlinePassed) or not isinstance(error, PhysisError):
+        return False
+    try:
+        pool.health()
+    except PhysisError:
+        return False
+    return True
+
+
+def _engine_failure(error: Exception, stream: str) -> PhysisError:
+    """Return what the engine is said to have failed of."""
+    if isinstance(error, PhysisError):
+        return error
+    return EngineError(f"stream '{stream}' cannot be opened: {error!r}")

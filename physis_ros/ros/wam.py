@@ -199,16 +199,16 @@ class WamNode(LifecycleNode):
 
     def _poll(self) -> None:
         """Bring everything to where it should be; called twenty times a second."""
-        self._stream_services.look()
         host = self.host
-        if host is None:
-            return
-        failure = host.check()
-        if failure is not None:
-            self._on_failure(host, failure)
-        else:
-            self._look(host)
-        self._turn_after_jump()
+        if host is not None:
+            failure = host.check()
+            if failure is not None:
+                self._on_failure(host, failure)
+            else:
+                self._look(host)
+            self._turn_after_jump()
+        # After it is known whether an engine that failed is loaded again: then they wait for it.
+        self._stream_services.look()
 
     def _look(self, host: EngineHost) -> None:
         """Look after the streams of an engine that is well."""
