@@ -22,6 +22,7 @@ from rclpy.lifecycle import TransitionCallbackReturn
 from ros_cases import picture
 from sensor_msgs.msg import Image, JointState
 from std_srvs.srv import Trigger
+from test_ros_live import set_all
 
 from physis_ros.backbones.registry import read_spec
 from physis_ros.commands.local import device_name, versions
@@ -155,7 +156,7 @@ def test_a_stream_comes_and_goes_beside_the_others(fleet: Fleet) -> None:
     before = fleet.offered()
     plan = fleet.call(PlanStreams, 'plan_streams', count=3)
     assert plan.admitted == 1
-    assert plan.answers == ['admitted', 'max_streams is 3 and 1 are left']
+    assert plan.answers == ['admitted', 'max_streams is 3 and 1 places are left']
     opened = fleet.call(OpenStream, 'open_stream', stream='third', period_ms=90.0, camera='eye')
     assert opened.accepted, opened.message
     assert opened.message == 'chunks come on /wam_node/third/action_chunk'
@@ -242,7 +243,7 @@ def test_parameters_that_do_not_fit_are_refused(
 
 
 def test_a_killed_worker_is_told_on_every_stream_and_all_of_them_go_on(bench: Any) -> None:
-    fleet = Fleet(bench, streams=['a', 'b'])
+    fleet = Fleet(bench, streams=['a', 'b'], max_streams=4)
     states = {
         name: bench.collect(StreamStatus, f'wam_node/{name}/stream_status', qos.LATCHED)
         for name in ('a', 'b')
@@ -256,6 +257,9 @@ def test_a_killed_worker_is_told_on_every_stream_and_all_of_them_go_on(bench: An
     epochs = {name: fleet.chunks[f'{name}/'][-1].epoch for name in 'abc'}
     (worker,) = fleet.states()['a'].workers
     os.kill(worker.pid, signal.SIGKILL)
+    # One that is opened meanwhile waits for the next engine.
+    opened = fleet.call(OpenStream, 'open_stream', stream='d')
+    assert opened.accepted, opened.message
     words = 'worker 0 ended with exit code -9'
     assert bench.spin_until(
         lambda: all(any(words in one.reason for one in heard) for heard in states.values()), 30
@@ -307,6 +311,18 @@ def test_what_does_not_fit_beside_the_others_is_refused_and_they_go_on(
     assert fleet.call(OpenStream, 'open_stream', stream='b', period_ms=250.0).accepted
     assert fleet.states()['b'].state == StreamStatus.STATE_WAITING_OBSERVATION
     assert fleet.flows('a/')
+    # What it was opened with, and admitted for, outlives what is set later.
+    assert set_all(bench, 'wam_node', **{'b.margin_ms': 3.0}).successful
+    stream = fleet.node.streams.named('b')
+    assert (stream.config.period_ms, stream.config.margin_ms) == (250.0, 3.0)
+    answer = set_all(bench, 'wam_node', **{'b.period_ms': 100.0})
+    assert not answer.successful
+    assert 'b.period_ms must be 250.0, which admission was asked to hold' in answer.reason
+    # Closed, it holds nobody to anything.
+    assert fleet.call(CloseStream, 'close_stream', stream='b').closed
+    assert set_all(bench, 'wam_node', **{'b.period_ms': 300.0}).successful
+    assert fleet.call(OpenStream, 'open_stream', stream='b').accepted
+    assert fleet.node.streams.named('b').config.period_ms == 300.0
 
 
 @pytest.mark.parametrize(

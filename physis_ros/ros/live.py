@@ -30,6 +30,8 @@ class _Part:
 
     :param prefix: before the names of its fields.
     :param heir: what is set without the prefix is set here too.
+    :param config: the values that the parameters gave it.
+    :param present: gives the values in force, where not only parameters set them.
     :param check: refuses what the rules of the fields do not.
     :param changed: takes the new configuration.
     """
@@ -37,6 +39,7 @@ class _Part:
     prefix: str
     heir: bool
     config: Any
+    present: Callable[[], Any] | None
     check: Callable[[Any], None]
     changed: Callable[[Any], None]
 
@@ -44,6 +47,10 @@ class _Part:
         """Return the values that are ours, by the name of the field."""
         names = {self.prefix + item.name: item.name for item in fields(self.config)}
         return {names[p.name]: p.value for p in parameters if p.name in names}
+
+    def over(self, given: Mapping[str, object]) -> Any:
+        """Return the values in force with these in their place."""
+        return overridden(self.config if self.present is None else self.present(), given)
 
 
 class LiveParameters:
@@ -68,6 +75,7 @@ class LiveParameters:
         check: Callable[[Any], None] = lambda config: None,
         prefix: str = '',
         heir: bool = False,
+        present: Callable[[], Any] | None = None,
     ) -> None:
         """
         Have ``changed`` called with each new configuration.
@@ -76,8 +84,9 @@ class LiveParameters:
         :param check: called before, with what may become the new one; raises ParameterError.
         :param prefix: before the names of its fields.
         :param heir: what is set without the prefix is set for this one too.
+        :param present: gives the values in force, where not only parameters set them.
         """
-        self._parts.append(_Part(prefix, heir, config, check, changed))
+        self._parts.append(_Part(prefix, heir, config, present, check, changed))
 
     def _widened(self, parameters: list[Parameter]) -> list[Parameter]:
         """
@@ -118,7 +127,7 @@ class LiveParameters:
                 self._keep_fixed(parameter)
             for part in self._parts:
                 if given := part.given(parameters):
-                    part.check(overridden(part.config, given))
+                    part.check(part.over(given))
         except ParameterError as error:
             return SetParametersResult(successful=False, reason=str(error))
         return SetParametersResult(successful=True)
@@ -141,5 +150,5 @@ class LiveParameters:
         """Hand new configurations over."""
         for part in list(self._parts):
             if given := part.given(parameters):
-                part.config = overridden(part.config, given)
+                part.config = part.over(given)
                 part.changed(part.config)

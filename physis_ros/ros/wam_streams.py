@@ -42,15 +42,17 @@ class WamStreams:
         """
         Have the streams follow their parameters while they run.
 
-        Those that were opened by a service keep what they were opened with.
+        What a service opened them with they keep until just that is set.
 
         :param admission: it was decided on the period, which then stays.
         """
         self._admission = admission
         live.follow(self.defaults, self._on_defaults)
         for name, config in self._configs.items():
-            changed, check = partial(self._on_config, name), partial(self._check, name)
-            live.follow(config, changed, check, f'{name}.', heir=True)
+            live.follow(config, partial(self._on_config, name), prefix=f'{name}.', heir=True)
+            changed, check = partial(self._on_running, name), partial(self._check, name)
+            present = partial(self._present, name)
+            live.follow(config, changed, check, f'{name}.', present=present)
 
     def _check(self, name: str, config: StreamConfig) -> None:
         """
@@ -58,21 +60,30 @@ class WamStreams:
 
         :raises ParameterError: saying what.
         """
-        present, stream = self._configs[name], self._streams.get(name)
-        if self._admission and config.period_ms != present.period_ms:
-            rule = f'{present.period_ms}, which admission was asked to hold'
+        stream, present_ms = self._streams.get(name), self._present(name).period_ms
+        if stream is None:
+            return
+        if self._admission and config.period_ms != present_ms:
+            rule = f'{present_ms}, which admission was asked to hold'
             hint = 'close the stream and open it anew'
             raise ParameterError(f'{name}.period_ms', rule, config.period_ms, hint)
-        if stream is not None:
-            stream.check(config)
+        stream.check(config)
 
     def _on_defaults(self, config: StreamConfig) -> None:
         """Take what was set for streams that are opened later."""
         self.defaults = config
 
     def _on_config(self, name: str, config: StreamConfig) -> None:
-        """Go on with what was set for a stream."""
+        """Take what was set for a stream, for when it is opened again."""
         self._configs[name] = config
+
+    def _present(self, name: str) -> StreamConfig:
+        """Return what a stream runs with, or would be opened with."""
+        stream = self._streams.get(name)
+        return self._configs[name] if stream is None else stream.config
+
+    def _on_running(self, name: str, config: StreamConfig) -> None:
+        """Have a stream that runs go on with what was set."""
         stream = self._streams.get(name)
         if stream is not None:
             stream.reconfigure(config)
