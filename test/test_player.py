@@ -173,6 +173,14 @@ def test_A3_upcoming_goes_on_down_the_ladder_to_rest_and_is_empty_when_silent(li
     assert made.upcoming(1000 * MS, 5, 10 * MS) == ()
 
 
+@pytest.mark.parametrize(('ahead_ms', 'starts'), [(500, True), (501, False)])
+def test_A11_a_measured_state_from_far_ahead_does_not_count(ahead_ms, starts):
+    made = player(measured=None, skew_ns=500 * MS)
+    made.measured(np.zeros(2), (5 + ahead_ms) * MS)
+    made.offer(chunk(), 0)
+    assert (tick(made, 5).play is Play.PLAYING) == starts
+
+
 def test_a_very_long_way_to_rest_is_told_in_few_points():
     made = player(start_blend_ns=1, ramp_ns=10_000 * MS, **PLAIN)
     made.offer(chunk(steps=0.1 * np.arange(16)), 0)

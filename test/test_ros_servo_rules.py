@@ -17,7 +17,7 @@ from ros_cases import JOINTS, MS, steady_chunk
 from physis_ros.msg import ActionChunk
 from physis_ros.ros import conversions, qos
 from physis_ros.ros.servo import ServoNode
-from physis_ros.types import Command, Play
+from physis_ros.types import Command, Play, Reason
 
 SECOND_NS = 10**9
 
@@ -43,6 +43,11 @@ class World:
         at = np.array(position)
         stamp_ns = self.now_ns - behind_ns
         self.node._on_joints(conversions.joint_state_message(stamp_ns, JOINTS, at, at * 0.0))
+
+    def offer(self, number: int, epoch: int = 0) -> None:
+        """Let a chunk come."""
+        chunk = steady_chunk(number, (0.5, 1.0), epoch, self.now_ns)
+        self.node._on_chunk(conversions.chunk_message(chunk))
 
     def tick(self) -> Command:
         """Let a period pass; return the command."""
@@ -75,6 +80,19 @@ class Engine:
         chunk = steady_chunk(number, (0.5, 1.0), epoch, world.now_ns)
         self._out.publish(conversions.chunk_message(chunk))
         assert world.bench.spin_until(lambda: world.received() > before, 20)
+
+
+@pytest.mark.parametrize('behind_ns', [SECOND_NS, -SECOND_NS])
+def test_T2_A11_a_driver_by_another_clock_is_placed_by_receipt_or_not_at_all(
+    bench: Any, behind_ns: int
+) -> None:
+    for timeline, starts in (('header', False), ('receive', True)):
+        world = World(bench, timeline=timeline)
+        world.joints((0.4, 1.1), behind_ns)
+        world.offer(0)
+        command = world.tick()
+        assert (command.play is Play.PLAYING) == starts
+        assert command.reason is (Reason.NONE if starts else Reason.NO_OBSERVATION)
 
 
 def test_C28_E12_a_stale_chunk_of_the_only_engine_is_refused_and_another_begins_anew(

@@ -24,6 +24,7 @@ from physis_ros.errors import ChunkError
 from physis_ros.msg import ActionChunk as ActionChunkMessage
 from physis_ros.msg import ChunkTimes as ChunkTimesMessage
 from physis_ros.msg import Playback
+from physis_ros.observation.config import Timeline
 from physis_ros.output.figures import Phase
 from physis_ros.ros import conversions, qos, realtime, servo_report
 from physis_ros.ros.clock import RosClock, seldom, steady
@@ -322,7 +323,8 @@ class ServoNode(Node):
     def _on_joints(self, message: JointState) -> None:
         """Tell the player where the joints are."""
         now_ns, stamp_ns = self._ros_time.now_ns(), conversions.time_ns(message.header.stamp)
-        state = self._joints.read(message, stamp_ns or now_ns)
+        by_header = self.config.timeline == Timeline.HEADER.value and stamp_ns
+        state = self._joints.read(message, stamp_ns if by_header else now_ns)
         if self._joints.trouble:
             trouble = f'joint_states: {self._joints.trouble}'
             self.get_logger().error(trouble, **seldom(5.0))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from physis_ros.errors import ParameterError
+from physis_ros.observation.config import Timeline
 from physis_ros.output.interpolate import Interpolation
 from physis_ros.output.limits import JointLimit, LimitMode
 from physis_ros.output.merge import Merge
@@ -141,6 +142,12 @@ class ServoConfig:
     )
     require_measured: bool = parameter(
         DEFAULT.require_measured, 'The first command waits for joint states.', dynamic=True
+    )
+    timeline: str = parameter(
+        Timeline.HEADER.value,
+        'Which time places a joint state: its header, or when it was received (a driver whose '
+        'clock differs).',
+        choices=[item.value for item in Timeline],
     )
     real_time_priority: int = parameter(
         50, 'SCHED_FIFO priority [1], where permitted; 0 does not ask.', low=0, high=99

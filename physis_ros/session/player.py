@@ -320,11 +320,16 @@ class Player:
             position = moved.position + moved.velocity * passed_s
             return State(now_ns, position, moved.velocity)
         measured = self._measured
-        if measured is not None and now_ns - measured.time_ns <= self.config.state_age_ns:
+        if measured is not None and self._recent(measured, now_ns):
             return replace(measured, time_ns=now_ns)
         if moved is not None:
             return State(now_ns, moved.position, np.zeros(len(moved.position)))
         return None
+
+    def _recent(self, measured: State, now_ns: int) -> bool:
+        """Whether a measured state counts: neither old nor of a clock that is far ahead."""
+        age_ns = now_ns - measured.time_ns
+        return -self.config.skew_ns <= age_ns <= self.config.state_age_ns
 
     def _join(self, start: State, sample: Sample) -> Sample:
         """Fade from where the robot is onto the timeline."""
