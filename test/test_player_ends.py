@@ -55,7 +55,23 @@ def test_the_ladder_keeps_within_the_position_limits():
     limits = (JointLimit(upper=0.26),) * 2
     made = player(limits=limits, start_blend_ns=1, **PLAIN)
     made.offer(chunk(steps=[0.0, 0.25]), 0)
-    assert max(c.position[0] for c in run(made, 0, 200) if c.position.size) == 0.26
+    commands = [command for command in run(made, 0, 200) if command.position.size]
+    assert max(command.position[0] for command in commands) == 0.26
+    # A joint that is kept at its limit is not said to move on, now or in what is foretold.
+    kept = [command for command in commands if command.position[0] == 0.26]
+    assert kept[0].play is Play.HOLD
+    assert not np.any([command.velocity for command in kept])
+
+
+def test_what_is_foretold_stands_still_at_the_position_limits():
+    limits = (JointLimit(upper=0.26), JointLimit())
+    made = player(limits=limits, start_blend_ns=1, **PLAIN)
+    made.offer(chunk(steps=[0.0, 0.25]), 0)
+    tick(made, 20)
+    points = made.upcoming(20 * MS, 10, 5 * MS)
+    assert points[3].position[0] == 0.26
+    assert {point.velocity[0] for point in points[3:]} == {0.0}
+    assert points[3].velocity[1] == pytest.approx(10.0)
 
 
 def test_C5_a_late_chunk_resumes_the_motion_without_a_jump():

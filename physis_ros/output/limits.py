@@ -131,3 +131,8 @@ class Limits:
             return position
         inside: FloatArray = np.minimum(np.maximum(position, self._lower), self._upper)
         return inside
+
+    def stopped(self, position: FloatArray, velocity: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Move positions onto the limits; a joint that is kept there does not move."""
+        inside = self.clamp(position)
+        return inside, velocity if inside is position else velocity * (inside == position)

@@ -245,8 +245,8 @@ class Player:
 
     def _moved_to(self, command: Command, motion: Motion) -> Command:
         """Return ``command`` with the motion's position and velocity."""
-        position = self._limits.clamp(motion.position)
-        return replace(command, position=position, velocity=motion.velocity)
+        position, velocity = self._limits.stopped(motion.position, motion.velocity)
+        return replace(command, position=position, velocity=velocity)
 
     def _decide(self, now_ns: int) -> Command:
         """Choose between a chunk and the ladder."""
@@ -303,7 +303,7 @@ class Player:
         rung, position, velocity = self._ladder.at(now_ns)
         if rung is Play.SILENT:
             return self._silence(now_ns, reason)
-        return self._rung(now_ns, rung, reason, self._limits.clamp(position), velocity)
+        return self._rung(now_ns, rung, reason, *self._limits.stopped(position, velocity))
 
     def _leaving(self, moved: State, now_ns: int) -> State:
         """Where the ladder begins: at the last command, or now when ticks were lost meanwhile."""
@@ -318,7 +318,7 @@ class Player:
         if moved is not None and not silent and now_ns - moved.time_ns <= ABSENCE_NS:
             passed_s = (now_ns - moved.time_ns) * NS
             position = moved.position + moved.velocity * passed_s
-            return State(now_ns, position, moved.velocity)
+            return State(now_ns, *self._limits.stopped(position, moved.velocity))
         measured = self._measured
         if measured is not None and self._recent(measured, now_ns):
             return replace(measured, time_ns=now_ns)
@@ -351,13 +351,14 @@ class Player:
             name: max(sample.time_ns - stamp_ns, 0)
             for name, stamp_ns in sample.input_stamps_ns.items()
         }
+        position, velocity = self._limits.stopped(sample.position, sample.velocity)
         return Command(
             stamp_ns=sample.time_ns,
             play=Play.PLAYING,
             reason=Reason.NONE,
             names=self.config.names,
-            position=self._limits.clamp(sample.position),
-            velocity=sample.velocity,
+            position=position,
+            velocity=velocity,
             epoch=sample.epoch,
             chunk=sample.chunk,
             age_ns=max(sample.time_ns - sample.observed_ns, 0),
@@ -403,7 +404,7 @@ class Player:
         rung, position, velocity = ladder.at(time_ns)
         if rung is Play.SILENT:
             rung, velocity = Play.RAMP, np.zeros(len(position))
-        return self._rung(time_ns, rung, Reason.NONE, self._limits.clamp(position), velocity)
+        return self._rung(time_ns, rung, Reason.NONE, *self._limits.stopped(position, velocity))
 
     def _kept(self, motion: Motion | None, command: Command) -> tuple[Motion | None, Command]:
         """Return the motion that follows another, and the command that keeps to it."""
