@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -93,6 +94,28 @@ def test_T2_A11_a_driver_by_another_clock_is_placed_by_receipt_or_not_at_all(
         command = world.tick()
         assert (command.play is Play.PLAYING) == starts
         assert command.reason is (Reason.NONE if starts else Reason.NO_OBSERVATION)
+
+
+def test_a_tick_that_comes_late_does_not_lose_its_trajectory(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(bench, command_type='joint_trajectory', trajectory_rate_hz=125.0)
+    # Every second tick has one. The steady clock rules here, as it does without simulated time.
+    node = world.node
+    said: list[Any] = []
+    monkeypatch.setattr(node, '_command_out', SimpleNamespace(publish=said.append))
+    node.player.activate(time.time_ns())
+    world.now_ns = time.time_ns()
+    world.joints((0.4, 1.1))
+    world.offer(0)
+    counts = []
+    for _ in range(6):
+        due_ns = time.monotonic_ns()
+        node._prepare(due_ns)
+        time.sleep(0.004)
+        node._steady_tick(due_ns)
+        counts.append(len(said))
+    assert counts == [0, 1, 1, 2, 2, 3]
 
 
 def test_C28_E12_a_stale_chunk_of_the_only_engine_is_refused_and_another_begins_anew(

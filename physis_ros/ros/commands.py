@@ -53,11 +53,18 @@ class Adapter:
         self._form = forms[config.command_type]
 
     def message(self, command: Command) -> Any | None:
-        """Return what to publish for a tick; None when there is nothing to say."""
-        self._ticks += 1
-        if command.play is Play.SILENT or self._ticks % self._every:
+        """
+        Return what to publish for the coming tick; None when there is nothing to say.
+
+        May be asked again for the same tick, until :meth:`ticked` ends it.
+        """
+        if command.play is Play.SILENT or (self._ticks + 1) % self._every:
             return None
         return self._form(command)
+
+    def ticked(self) -> None:
+        """Count a tick."""
+        self._ticks += 1
 
     def final(self, command: Command) -> Any | None:
         """Return the final hold; None when nothing was ever commanded."""
