@@ -4,20 +4,30 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
-from bag_cases import write_bag
+from bag_cases import MS, PERIOD_MS, BagMaker, at, put_chunk, put_tick, put_times, write_bag
 from PIL import Image
 
 from physis_ros.errors import BagError
-from physis_ros.evaluation import accounting, products, topics
+from physis_ros.evaluation import products, topics
+from physis_ros.evaluation.accounting import Mark, Recomputed, recompute
+from physis_ros.evaluation.agreement import agreements
 from physis_ros.evaluation.bag import Bag
 from physis_ros.evaluation.recording import read
 from physis_ros.evaluation.waterfall import DECODING, Slice, read_slices
+from physis_ros.output.account import Account, AccountConfig
+from physis_ros.output.figures import Figures
+from physis_ros.output.sketch import Quantiles
 
 SECTIONS = (
     'Figures', 'Tracking error', 'Action age', 'Where the age comes from',
@@ -116,30 +126,114 @@ def test_a_trace_that_was_cut_short_is_still_read(tmp_path: Path):
 
 
 def test_counts_must_be_equal_and_quantiles_close(tmp_path: Path):
-    with Bag(write_bag(tmp_path / 'run')) as bag:
-        recording = read(bag, topics.find(bag))
-    figures = accounting.recompute(recording)
+    found = recomputed(write_bag(tmp_path / 'run'))
+    figures = found.figures
+    agrees = compared(
+        found,
+        chunks_accepted=7,
+        underrun_rungs=[Count('ramp', 2)],
+        underrun_reasons=[Count('expired', 1)],
+        chunks_late=3,
+        action_age=Spread(figures.age_ms.worst, p99=0.98 * 196.0),
+        servo_period_error=Spread(figures.period_error_us, p50=1.0),
+        seam_position=Spread(figures.seam_position, n=1),
+    )
+    assert {name for name, same in agrees.items() if not same} == {
+        'chunks_accepted',
+        'underrun_ramp',
+        'underrun_reason expired',
+        'chunks_late',
+        'action_age_ms p99',
+        'servo_period_error_us p50',
+        'seam_position_milli n',
+    }
 
-    class Part:
-        p50, p90, p99, max = figures.age_ms.worst.p50, 190.0, 0.98 * 196.0, 196.0
 
-    class Count:
-        name, count = 'ramp', 2
+def test_nothing_is_said_of_what_was_measured_before_the_recording(tmp_path: Path):
+    found = recomputed(write_bag(tmp_path / 'run'))
+    assert found.last is None
+    assert {row.agrees for row in agreements(found)} == {None}
+    told = status(found.figures, ticks=10**6, action_age=Spread(n=10**6))
+    base, last = (Mark(told, found.figures, 0, 0) for _ in range(2))
+    late = replace(found, first=base, settled=base, last=last)
+    agrees = {row.name: row.agrees for row in agreements(late)}
+    assert agrees['ticks'] is agrees['action_age_ms n'] is True
+    assert agrees['action_age_ms p50'] is agrees['action_age_ms max'] is None
+    assert {row.agrees for row in agreements(replace(late, settled=None))} == {None}
 
-    class Status:
-        ticks, deadline_due, deadline_misses, underruns, underrun_ticks = 475, 475, 0, 0, 0
-        chunks_accepted, chunks_rejected = 7, 0
-        action_age = Part
-        servo_period_error = Part
-        underrun_rungs = (Count,)
 
-    agrees = {row.name: row.agrees for row in accounting.agreements(figures, Status)}
-    assert agrees['ticks'] is True
-    assert agrees['deadline_misses'] is True
-    assert agrees['chunks_accepted'] is False
-    assert agrees['chunks_rejected'] is True
-    assert agrees['underrun_hold'] is True
-    assert agrees['underrun_ramp'] is False
-    assert agrees['action_age_ms p50'] is agrees['action_age_ms max'] is True
-    assert agrees['action_age_ms p99'] is False
-    assert agrees['servo_period_error_us p50'] is False
+def test_messages_that_are_no_chunks_are_counted_and_passed_over(tmp_path: Path):
+    maker = BagMaker(tmp_path / 'run')
+    names = ['shoulder', 'elbow', 'wrist']
+    common = {'stream': 'arm', 'joint_names': names, 'dt': maker.duration(25 * MS), 'horizon': 1}
+    kind = 'physis_ros/msg/ActionChunk'
+    inputs = [maker.make('physis_ros/msg/InputStamp', name='camera', stamp=maker.time(at(0)))]
+    times = put_times(maker, 0)
+    start = maker.time(at(100))
+    sound = {'positions': np.zeros(3), 'inputs': inputs, 'times': times, 'start': start}
+    maker.put('/wam_node/action_chunk', at(80), kind, **common, **sound)
+    maker.put('/wam_node/action_chunk', at(81), kind, **common, positions=np.zeros(2))
+    for number, ms in enumerate((0, 100)):
+        put_chunk(maker, number, ms)
+    for ms in range(0, 300, PERIOD_MS):
+        put_tick(maker, ms)
+    figures = recomputed(maker.write()).figures
+    assert figures.chunks.rejected == {'wrong_width': 1, 'malformed': 1}
+    assert figures.chunks.accepted == 2
+
+
+def recomputed(path: Path) -> Recomputed:
+    with Bag(path) as bag:
+        return recompute(read(bag, topics.find(bag)))
+
+
+class Count(NamedTuple):
+    """A named count of a status."""
+
+    name: str
+    count: int
+
+
+class Spread:
+    """Quantiles of a status."""
+
+    def __init__(self, figures: Quantiles | None = None, **told: float) -> None:
+        for name in ('n', 'p50', 'p90', 'p99', 'p999', 'max'):
+            value = getattr(figures, name, None)
+            setattr(self, name, told.get(name, math.nan if value is None else value))
+
+
+def status(figures: Figures, **changes: Any) -> Any:
+    """Return a status that tells the figures, but for changes."""
+    chunks, underruns = figures.chunks, figures.underruns
+    told = {
+        'ticks': figures.ticks,
+        'deadline_due': figures.due,
+        'deadline_misses': figures.misses,
+        'underruns': underruns.count,
+        'underrun_ticks': underruns.ticks,
+        'underrun_rungs': [Count(*item) for item in underruns.by_rung.items()],
+        'underrun_reasons': [Count(*item) for item in underruns.by_reason.items()],
+        'longest_underrun': SimpleNamespace(sec=0, nanosec=underruns.longest_ns),
+        'chunks_received': chunks.accepted + sum(chunks.rejected.values()),
+        'chunks_accepted': chunks.accepted,
+        'chunks_late': chunks.late,
+        'chunks_superseded': chunks.superseded,
+        'chunks_rejected': sum(chunks.rejected.values()),
+        'reject_reasons': [Count(*item) for item in chunks.rejected.items()],
+        'steps_skipped': chunks.steps_skipped,
+        'action_age': Spread(figures.age_ms.worst),
+        'servo_period_error': Spread(figures.period_error_us),
+        'seam_position': Spread(figures.seam_position),
+        'seam_velocity': Spread(figures.seam_velocity),
+    }
+    return SimpleNamespace(**{**told, **changes})
+
+
+def compared(found: Recomputed, **changes: Any) -> dict[str, bool | None]:
+    """Compare a recording with a status that tells the same but for changes."""
+    nothing = Account(AccountConfig(1, 1, 1)).figures()
+    first = Mark(status(nothing), nothing, 0, 0)
+    last = Mark(status(found.figures, **changes), found.figures, 0, 0)
+    whole = replace(found, first=first, last=last)
+    return {row.name: row.agrees for row in agreements(whole)}

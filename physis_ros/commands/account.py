@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from physis_ros.commands.bag import add_bag
 
 if TYPE_CHECKING:
-    from physis_ros.evaluation.accounting import Agreement
+    from physis_ros.evaluation.agreement import Agreement
 
 
 def add_account_parser(commands: Any) -> None:
@@ -28,14 +28,14 @@ def add_account_parser(commands: Any) -> None:
 def account(args: argparse.Namespace) -> int:
     """Print the account; exit code 1 when it is not what the servo had said."""
     from physis_ros.evaluation import accounting, topics
+    from physis_ros.evaluation.agreement import agreements
     from physis_ros.evaluation.bag import Bag
     from physis_ros.evaluation.recording import read
 
     with Bag(args.bag) as bag:
         recordings = {name: read(bag, topics.find(bag, name)) for name in topics.streams(bag)}
     found = {
-        name: accounting.agreements(accounting.recompute(recording), recording.status)
-        for name, recording in recordings.items()
+        name: agreements(accounting.recompute(recording)) for name, recording in recordings.items()
     }
     if args.json:
         print(json.dumps(_data(found)))
@@ -55,7 +55,7 @@ def _print(name: str, rows: Sequence[Agreement]) -> None:
     """Print the account of one stream."""
     print(f'{name:28}{"live":>14}{"recomputed":>14}')
     for row in rows:
-        mark = {True: '', False: '  differs', None: ''}[row.agrees]
+        mark = {True: '', False: '  differs', None: '  not covered'}[row.agrees]
         print(f'{row.name:28}{_figure(row.live):>14}{_figure(row.recomputed):>14}{mark}')
 
 

@@ -3,113 +3,92 @@
 The account of a recorded run, by the same code that keeps it live (``session/player.py``).
 
 Chunks are judged again and ticks are counted again, in the order in which they were received. The
-servo's own last status in the recording tells whether both agree.
+account as of the servo's own statuses is kept beside, for ``agreement.py``.
 """
 
 from __future__ import annotations
 
-import heapq
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from physis_ros.clock import ClockSteps
-from physis_ros.errors import BagError
+from physis_ros.evaluation import settings
 from physis_ros.evaluation.recording import Recording, Tick
-from physis_ros.output.figures import Figures
-from physis_ros.output.sketch import RELATIVE_ACCURACY
+from physis_ros.output.checks import passed
+from physis_ros.output.figures import Figures, Phase
 from physis_ros.session.player import Player
-from physis_ros.session.player_config import PlayerConfig
 from physis_ros.types import ActionChunk, Play, Reason
 
-# A chunk that comes as its last step passes is refused or not by the microsecond.
-BORDERLINE = 2
-QUANTILES = ('p50', 'p90', 'p99', 'max')
-RUNGS = tuple(play.value for play in Play if play is not Play.PLAYING)
-SETTINGS_MS = ('max_action_age_ms', 'settle_ms', 'blend_ms', 'hold_ms', 'ramp_ms')
+CHUNK, MALFORMED, TICK, STATUS = range(4)
+# By the STATE constants of the status; it says nothing of the phase while stopping.
+PHASES = (Phase.INACTIVE, Phase.WARMING, Phase.ACTIVE)
 
 
 @dataclass(frozen=True)
-class Agreement:
+class Mark:
     """
-    One figure, live and recomputed.
+    The account at a status of the servo.
 
-    :param live: as the servo published it last; None when it published none.
-    :param agrees: both are the same: counts exactly but for chunks that came as their time ran
-        out, quantiles to the last digit that the sketch guarantees; None when there is nothing to
-        compare with.
+    :param status: a ``PlaybackStatus`` message.
+    :param figures: as recomputed up to the same tick.
+    :param doubtful_late: chunks that were late or not by when they came between two ticks.
+    :param doubtful_steps: steps that had passed or not, likewise.
     """
 
-    name: str
-    live: float | None
-    recomputed: float | None
-    agrees: bool | None
+    status: Any
+    figures: Figures
+    doubtful_late: int
+    doubtful_steps: int
 
 
-def player_config(recording: Recording) -> PlayerConfig:
+@dataclass(frozen=True)
+class Recomputed:
     """
-    Return how the chunks were played; the player's own defaults where nobody recorded it.
+    What a recording gives.
+
+    :param figures: of all of it.
+    :param first: at the first status whose tick is recorded; None when there is none.
+    :param settled: at the first one from which on all counts go on alike, whatever had been
+        before the recording: both are in one phase, and a recorded chunk has been played.
+    :param last: at the last one.
+    """
+
+    figures: Figures
+    first: Mark | None
+    settled: Mark | None
+    last: Mark | None
+
+
+def recompute(recording: Recording) -> Recomputed:
+    """
+    Return the figures of the recorded ticks and chunks.
 
     :raises BagError: when no tick was recorded.
     """
-    if not recording.ticks or not recording.chunks:
-        raise BagError('recording must hold ticks and chunks, got none')
-    given = recording.configuration
-    settings: dict[str, Any] = {
-        f'{name[:-3]}_ns': round(float(given[name]) * 1e6) for name in SETTINGS_MS if name in given
-    }
-    return PlayerConfig(
-        names=recording.chunks[0].names, servo_rate_hz=servo_rate_hz(recording), **settings
-    )
-
-
-def servo_rate_hz(recording: Recording) -> float:
-    """Return the set rate: as it was told, or from the schedule of the ticks."""
-    given = recording.configuration.get('servo_hz')
-    if given is not None:
-        return float(given)
-    if recording.status is not None and recording.status.servo_hz > 0.0:
-        return float(recording.status.servo_hz)
-    scheduled = np.diff([tick.scheduled_ns for tick in recording.ticks])
-    return round(1e9 / float(np.median(scheduled[scheduled > 0])), 3)
-
-
-def recompute(recording: Recording, config: PlayerConfig | None = None) -> Figures:
-    """Return the figures of the recorded ticks and chunks."""
-    player, steps = Player(config or player_config(recording)), ClockSteps()
-    active, last_ns = False, 0
+    recount = _Recount(Player(settings.player_config(recording)))
     for item in _in_order(recording):
         if isinstance(item, _Offered):
-            if not active and item.active:
-                player.activate(last_ns)
-                active = True
-            if item.other_engine and item.chunk.epoch < player.epoch:
-                player = _anew(player, last_ns)
-            player.offer(item.chunk, item.arrived_ns(last_ns))
-            continue
-        stamp_ns, late_ns = item.command.stamp_ns, item.ticked_ns - item.scheduled_ns
-        stepped = steps.ahead_ns(stamp_ns, item.scheduled_ns) > 0
-        if item.command.reason is Reason.INACTIVE:
-            player.deactivate(stamp_ns)
-            active = False
+            recount.offer(item)
+        elif isinstance(item, Tick):
+            recount.tick(item)
+        elif isinstance(item, _Malformed):
+            recount.player.account.malformed()
         else:
-            if not active or stamp_ns < last_ns:
-                player.activate(stamp_ns)
-                active = True
-            player.account.tick(item.command, late_ns, stepped)
-        last_ns = stamp_ns
-    return player.account.figures()
+            recount.status(item.message)
+    return recount.result()
 
 
-def _anew(player: Player, now_ns: int) -> Player:
-    """Return a player of another engine's chunks with the same account, as the servo makes it."""
-    other = Player(player.config)
-    other.account = player.account
-    other.activate(now_ns)
-    return other
+@dataclass(frozen=True)
+class _Malformed:
+    """A message that is no chunk."""
+
+
+@dataclass(frozen=True)
+class _Told:
+    """A status, right after the last tick that it counts."""
+
+    message: Any
 
 
 @dataclass(frozen=True)
@@ -137,87 +116,122 @@ class _Offered:
         return arrived_ns if self.next_ns < last_ns else min(arrived_ns, self.next_ns)
 
 
-def agreements(figures: Figures, status: Any | None) -> list[Agreement]:
+class _Recount:
     """
-    Compare with the last status that the servo published.
+    Counts a recording, item by item.
 
-    :param status: a ``PlaybackStatus`` message, or None.
+    :param player: as it was set at the beginning.
     """
-    counts: dict[str, float | None] = {
-        'ticks': figures.ticks,
-        'deadline_due': figures.due,
-        'deadline_misses': figures.misses,
-        'underruns': figures.underruns.count,
-        'underrun_ticks': figures.underruns.ticks,
-    }
-    rows = [_agreement(name, _count(status, name), value) for name, value in counts.items()]
-    rungs = _rungs(status)
-    for rung in RUNGS:
-        live = None if rungs is None else rungs.get(rung, 0)
-        rows.append(_agreement(f'underrun_{rung}', live, figures.underruns.by_rung.get(rung, 0)))
-    chunks = figures.chunks
-    for name, count in (
-        ('chunks_accepted', chunks.accepted),
-        ('chunks_rejected', sum(chunks.rejected.values())),
-    ):
-        rows.append(_agreement(name, _count(status, name), count, 0.0, BORDERLINE))
-    for part in QUANTILES:
-        for name, sketch, field in (
-            ('action_age_ms', figures.age_ms.worst, 'action_age'),
-            ('servo_period_error_us', figures.period_error_us, 'servo_period_error'),
-        ):
-            figure = None if status is None else float(getattr(getattr(status, field), part))
-            rows.append(
-                _agreement(f'{name} {part}', figure, getattr(sketch, part), RELATIVE_ACCURACY)
-            )
-    return rows
+
+    def __init__(self, player: Player) -> None:
+        self.player, self._steps = player, ClockSteps()
+        self._active, self._last_ns = False, 0
+        self._offered: set[tuple[int, int]] = set()
+        self._plays_own = False
+        self._late = self._skipped = 0
+        self._first: Mark | None = None
+        self._settled: Mark | None = None
+        self._last: Mark | None = None
+
+    def offer(self, item: _Offered) -> None:
+        """Judge a chunk."""
+        if not self._active and item.active:
+            self.player.activate(self._last_ns)
+            self._active = True
+        if item.other_engine and item.chunk.epoch < self.player.epoch:
+            self.player = _anew(self.player, self._last_ns)
+        arrived_ns = item.arrived_ns(self._last_ns)
+        verdict = self.player.offer(item.chunk, arrived_ns)
+        self._offered.add((item.chunk.epoch, item.chunk.chunk))
+        if verdict.accepted:
+            # What comes as the servo ticks is taken after that.
+            latest_ns = max(arrived_ns, item.next_ns + self.player.config.period_ns)
+            skipped = passed(item.chunk, latest_ns)
+            self._skipped += skipped - verdict.skipped
+            self._late += skipped > 0 and not verdict.late
+
+    def tick(self, item: Tick) -> None:
+        """Count a tick."""
+        command, late_ns = item.command, item.ticked_ns - item.scheduled_ns
+        stepped = self._steps.ahead_ns(command.stamp_ns, item.scheduled_ns) > 0
+        if command.reason is Reason.INACTIVE:
+            self.player.deactivate(command.stamp_ns)
+            self._active = False
+        else:
+            if not self._active or command.stamp_ns < self._last_ns:
+                self.player.activate(command.stamp_ns)
+                self._active = True
+            self.player.account.tick(command, late_ns, stepped)
+        self._last_ns = command.stamp_ns
+        if command.play is Play.PLAYING and (command.epoch, command.chunk) in self._offered:
+            self._plays_own = True
+
+    def status(self, message: Any) -> None:
+        """Note how far both have counted, and go on as is set now."""
+        mark = Mark(message, self.player.account.figures(), self._late, self._skipped)
+        self._first, self._last = self._first or mark, mark
+        phase = PHASES[message.state] if message.state < len(PHASES) else None
+        if self._settled is None and self._plays_own and mark.figures.phase is phase:
+            self._settled = mark
+        config = settings.told(self.player.config, message)
+        if config != self.player.config:
+            self.player.reconfigure(config)
+
+    def result(self) -> Recomputed:
+        """Return everything."""
+        figures = self.player.account.figures()
+        return Recomputed(figures, self._first, self._settled, self._last)
 
 
-def _agreement(
-    name: str,
-    live: float | None,
-    recomputed: float | None,
-    relative: float = 0.0,
-    absolute: float = 0.0,
-) -> Agreement:
-    """Compare one figure."""
-    if live is None or math.isnan(live) or recomputed is None:
-        return Agreement(name, live, recomputed, None)
-    close = math.isclose(live, recomputed, rel_tol=relative, abs_tol=absolute)
-    return Agreement(name, live, recomputed, close)
+def _anew(player: Player, now_ns: int) -> Player:
+    """Return a player of another engine's chunks with the same account, as the servo makes it."""
+    other = Player(player.config)
+    other.account = player.account
+    other.activate(now_ns)
+    return other
 
 
-def _count(status: Any | None, name: str) -> int | None:
-    """Return one count of the status."""
-    return None if status is None else int(getattr(status, name))
-
-
-def _rungs(status: Any | None) -> dict[str, int] | None:
-    """Return the ticks of each rung; None where an older servo did not count them."""
-    if status is None or not hasattr(status, 'underrun_rungs'):
-        return None
-    return {str(item.name): int(item.count) for item in status.underrun_rungs}
-
-
-def _in_order(recording: Recording) -> Iterator[_Offered | Tick]:
-    """Yield chunks and ticks as received, up to the last tick: then the servo was gone."""
-    chunks = ((log_ns, 0, index) for index, log_ns in enumerate(recording.chunk_log_ns))
-    ticks = ((tick.log_ns, 1, index) for index, tick in enumerate(recording.ticks))
-    merged = list(heapq.merge(chunks, ticks))
+def _in_order(recording: Recording) -> Iterator[_Offered | Tick | _Malformed | _Told]:
+    """Yield everything as received, up to the last tick: then the servo was gone."""
+    merged = sorted(_keys(recording))
     offered: dict[int, _Offered] = {}
     following: Tick | None = None
     played: set[int] = set()
     for _, kind, index in reversed(merged):
-        if kind:
+        if kind == TICK:
             following = recording.ticks[index]
             if following.command.play is Play.PLAYING:
                 played.add(following.command.epoch)
-        elif following is not None:
+        elif kind == CHUNK and following is not None:
             chunk, command = recording.chunks[index], following.command
             active = command.reason is not Reason.INACTIVE
             offered[index] = _Offered(chunk, command.stamp_ns, active, chunk.epoch in played)
-    for _, kind, index in merged:
-        if kind:
+    end_ns = recording.ticks[-1].log_ns
+    for log_ns, kind, index in merged:
+        if kind == TICK:
             yield recording.ticks[index]
-        elif index in offered:
+        elif kind == STATUS:
+            yield _Told(recording.statuses[index].message)
+        elif kind == CHUNK and index in offered:
             yield offered[index]
+        elif kind == MALFORMED and log_ns <= end_ns:
+            yield _Malformed()
+
+
+def _keys(recording: Recording) -> Iterator[tuple[int, int, int]]:
+    """Yield instant, kind and index of everything that counts."""
+    for index, log_ns in enumerate(recording.chunk_log_ns):
+        yield log_ns, CHUNK, index
+    for index, log_ns in enumerate(recording.malformed_log_ns):
+        yield log_ns, MALFORMED, index
+    for index, tick in enumerate(recording.ticks):
+        yield tick.log_ns, TICK, index
+    places = {tick.ticked_ns: index for index, tick in enumerate(recording.ticks)}
+    following = [tick.log_ns - 1 for tick in recording.ticks[1:]]
+    for index, record in enumerate(recording.statuses):
+        # Without its tick nobody can tell what a status counts: neither can one of an older servo.
+        place = places.get(getattr(record.message, 'ticked_steady_ns', -1))
+        if place is not None:
+            at_ns = recording.ticks[place].log_ns
+            before_ns = following[place] if place < len(following) else record.log_ns
+            yield max(at_ns, min(record.log_ns, before_ns)), STATUS, index

@@ -90,19 +90,20 @@ class Recording:
     :param ticks: in order received.
     :param chunks: in order received.
     :param chunk_log_ns: when the recorder received each chunk.
+    :param malformed_log_ns: when it received messages that contradict themselves: no chunks.
     :param episodes: stretches to score; one for all when the recording names none.
     :param camera_ns: capture instants, non-decreasing.
     :param joints: measured positions, columns as ``joint_names`` [rad or m].
     :param tip: where the tip was [m], or None.
     :param target: where the target was [m], or None.
-    :param status: the last status of the servo, or None.
-    :param log: kept lines, in order received.
+    :param statuses: what the servo said of itself, in order received.
     """
 
     configuration: Mapping[str, Any]
     ticks: tuple[Tick, ...]
     chunks: tuple[ActionChunk, ...]
     chunk_log_ns: tuple[int, ...]
+    malformed_log_ns: tuple[int, ...]
     episodes: tuple[Episode, ...]
     camera_ns: Times
     joint_names: tuple[str, ...]
@@ -110,7 +111,7 @@ class Recording:
     tip: Series | None
     target: Series | None
     stages: tuple[Mapping[str, Any], ...]
-    status: Any | None
+    statuses: tuple[Record, ...]
 
     @property
     def start_ns(self) -> int:
@@ -122,7 +123,7 @@ def read(bag: Bag, topics: Topics) -> Recording:
     """
     Read everything but pictures.
 
-    :raises BagError: when there are no chunks or no ticks, or a message does not decode.
+    :raises BagError: when there are no ticks or nobody records chunks, or text is no JSON.
     """
     bag.require(topics.chunks, topics.playback)
     collected = _Collected()
@@ -140,13 +141,14 @@ class _Collected:
     ticks: list[Tick] = field(default_factory=list)
     chunks: list[ActionChunk] = field(default_factory=list)
     chunk_log_ns: list[int] = field(default_factory=list)
+    malformed_log_ns: list[int] = field(default_factory=list)
     marks: list[tuple[int, int]] = field(default_factory=list)
     camera: list[int] = field(default_factory=list)
     names: tuple[str, ...] = ()
     stamps: dict[str, list[int]] = field(default_factory=dict)
     values: dict[str, list[Any]] = field(default_factory=dict)
     stages: list[Mapping[str, Any]] = field(default_factory=list)
-    status: Any | None = None
+    statuses: list[Record] = field(default_factory=list)
     last_ns: int = 0
 
     def handlers(self, topics: Topics) -> dict[str, Callable[[Record], None]]:
@@ -168,9 +170,11 @@ class _Collected:
     def _chunk(self, record: Record) -> None:
         try:
             self.chunks.append(decode.chunk(record.message))
-        except ChunkError as error:
-            raise BagError(f'{record.topic} at {record.log_ns} holds no chunk: {error}') from error
-        self.chunk_log_ns.append(record.log_ns)
+        except ChunkError:
+            # As the servo does: counted, and passed over.
+            self.malformed_log_ns.append(record.log_ns)
+        else:
+            self.chunk_log_ns.append(record.log_ns)
 
     def _tick(self, record: Record) -> None:
         message = record.message
@@ -188,7 +192,7 @@ class _Collected:
         )
 
     def _status(self, record: Record) -> None:
-        self.status = record.message
+        self.statuses.append(record)
 
     def _episode(self, record: Record) -> None:
         # An Int32 has no stamp: the last truth or tick before it tells the stream time.
@@ -226,6 +230,7 @@ class _Collected:
             ticks=tuple(self.ticks),
             chunks=tuple(self.chunks),
             chunk_log_ns=tuple(self.chunk_log_ns),
+            malformed_log_ns=tuple(self.malformed_log_ns),
             episodes=self._episodes(),
             camera_ns=np.sort(np.array(self.camera, dtype=np.int64)),
             joint_names=self.names,
@@ -233,7 +238,7 @@ class _Collected:
             tip=self._series('tip'),
             target=self._series('target'),
             stages=tuple(self.stages),
-            status=self.status,
+            statuses=tuple(self.statuses),
         )
 
     def _series(self, name: str) -> Series | None:

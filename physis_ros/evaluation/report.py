@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from physis_ros.evaluation import accounting, motion_plots, plots, waterfall
+from physis_ros.evaluation import motion_plots, plots, waterfall
+from physis_ros.evaluation.agreement import agreements
 from physis_ros.evaluation.animation import strip
 from physis_ros.evaluation.page import PAGE
 from physis_ros.evaluation.summary import Evaluation
@@ -174,7 +175,7 @@ def _checks(summary: Mapping[str, Any]) -> Iterator[str]:
 
 def _account(evaluation: Evaluation) -> Iterator[str]:
     """Yield live figures beside the recomputed ones."""
-    for row in accounting.agreements(evaluation.account, evaluation.recording.status):
+    for row in agreements(evaluation.account):
         kind = {True: 'good', False: 'bad', None: ''}[row.agrees]
         yield (
             f'<tr><th>{row.name}</th><td>{_number(row.live)}</td>'

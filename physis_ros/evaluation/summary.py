@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from physis_ros import __version__
+from physis_ros.errors import BagError
 from physis_ros.evaluation import accounting, frames, timing, topics, tracking
+from physis_ros.evaluation.accounting import Recomputed
+from physis_ros.evaluation.agreement import RUNGS, agreements
 from physis_ros.evaluation.bag import Bag
 from physis_ros.evaluation.frames import Compared, FrameFigures
 from physis_ros.evaluation.recording import Recording, read
 from physis_ros.evaluation.scores import rounded, spread
 from physis_ros.evaluation.tracking import Tracked, TrackingFigures
-from physis_ros.output.figures import Figures
 
 DEFINITIONS = {
     'track_error_m': 'distance from tip to target, truth topics, the first '
@@ -57,7 +59,8 @@ DEFINITIONS = {
     'frames_unmatched': 'predicted frames without one, as at the end of a run',
     'live_agrees': "for each figure of the servo's last status whether it is the one recomputed "
     'from the recording: counts exactly, chunks that came as their time ran out excepted, '
-    'quantiles to 0.5 %; null where there is nothing to compare with',
+    'quantiles to 0.5 %; null where there is nothing to compare with, or the servo had measured '
+    'something before the recording began',
     'checks': 'whether figures that depend on each other do; null where one is missing',
     'quantiles': 'nearest rank over all samples; null where there is none',
 }
@@ -72,7 +75,7 @@ class Evaluation:
     """
 
     recording: Recording
-    account: Figures
+    account: Recomputed
     episodes: list[Tracked]
     tracking: TrackingFigures
     compared: list[Compared]
@@ -89,6 +92,8 @@ def evaluate(bag: Bag, stream: str = '') -> Evaluation:
     """
     names = topics.find(bag, stream)
     recording = _own(read(bag, names), stream)
+    if not recording.chunks:
+        raise BagError(f'recording {bag.path} must hold chunks, got malformed ones alone')
     account = accounting.recompute(recording)
     episodes = tracking.tracked(recording)
     track = tracking.figures(episodes)
@@ -108,10 +113,10 @@ def _own(recording: Recording, stream: str) -> Recording:
 
 
 def _summary(
-    recording: Recording, account: Figures, track: TrackingFigures, quality: FrameFigures
+    recording: Recording, recomputed: Recomputed, track: TrackingFigures, quality: FrameFigures
 ) -> dict[str, Any]:
     """Return the figures by the names that are promised."""
-    given = recording.configuration
+    account, given = recomputed.figures, recording.configuration
     chunks = timing.ChunkSeries.of(recording)
     age = spread([c.age_ns * 1e-6 for c in timing.counted(recording) if c.age_ns is not None])
     result = {
@@ -129,9 +134,7 @@ def _summary(
         'deadline_due': account.due,
         'misses_by_cause': dict(account.misses_by_cause),
         'underrun_ticks': account.underruns.ticks,
-        'underrun_by_rung': {
-            rung: account.underruns.by_rung.get(rung, 0) for rung in accounting.RUNGS
-        },
+        'underrun_by_rung': {rung: account.underruns.by_rung.get(rung, 0) for rung in RUNGS},
         'underrun_by_reason': dict(account.underruns.by_reason),
         'underrun_longest_ms': rounded(account.underruns.longest_ns * 1e-6),
         'ticks': account.ticks,
@@ -148,9 +151,7 @@ def _summary(
         'chunks': len(recording.chunks),
         'version': given.get('version', __version__),
         'configuration': dict(given),
-        'live_agrees': {
-            row.name: row.agrees for row in accounting.agreements(account, recording.status)
-        },
+        'live_agrees': {row.name: row.agrees for row in agreements(recomputed)},
         'definitions': DEFINITIONS,
     }
     result['checks'] = checks(recording, chunks, result)

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from physis_ros.evaluation import accounting
+from physis_ros.evaluation import settings
 from physis_ros.evaluation.recording import Recording
 from physis_ros.evaluation.scores import Spread, Times, pooled_rate_hz, rounded, spread
 from physis_ros.types import Command
@@ -84,7 +84,7 @@ def rates_hz(recording: Recording) -> dict[str, float | None]:
 def jitter_us(recording: Recording) -> Spread:
     """Return how far the time between two counted commands is from the set period, real time."""
     speed = float(recording.configuration.get('speed', 1.0))
-    period_ns = 1e9 / accounting.servo_rate_hz(recording) / speed
+    period_ns = 1e9 / settings.servo_rate_hz(recording) / speed
     published = [t.published_ns for t in recording.ticks]
     counted = [t.due for t in recording.ticks]
     return spread(

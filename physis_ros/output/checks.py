@@ -47,6 +47,11 @@ class GateConfig:
             raise ParameterError('skew_ns', '>= 0', self.skew_ns)
 
 
+def passed(chunk: ActionChunk, now_ns: int) -> int:
+    """Return how many steps of a chunk have passed."""
+    return max(-((chunk.start_ns - now_ns) // chunk.dt_ns), 0)
+
+
 class Gate:
     """Checks chunks one after another; remembers epoch and sequence. Single-threaded."""
 
@@ -89,9 +94,9 @@ class Gate:
         refused = self._out_of_turn(chunk) or self._out_of_time(chunk, now_ns)
         if refused is not None:
             return None, replace(refused, new_epoch=begun)
-        skipped = max(-((chunk.start_ns - now_ns) // chunk.dt_ns), 0)
         screened = replace(chunk, names=self.config.names, actions=actions)
-        return screened, Verdict(skipped=skipped, clamped=clamped, new_epoch=begun)
+        verdict = Verdict(skipped=passed(chunk, now_ns), clamped=clamped, new_epoch=begun)
+        return screened, verdict
 
     def _wrong_names(self, chunk: ActionChunk) -> Verdict | None:
         """Refuse a chunk for other joints."""

@@ -27,7 +27,6 @@ from physis_ros.ros.demo_view import View
 from physis_ros.ros.demo_watch import EngineWatch
 from physis_ros.ros.shared_memory import remove_dead
 from physis_ros.ros.signals import Stop
-from physis_ros.session.player_config import PlayerConfig
 
 LOOK_S = 0.25
 STEP_S = 0.02
@@ -178,7 +177,4 @@ def configuration(options: DemoOptions, ready: Ready, robots: Sequence[Robot]) -
         'kv_rule': ready.kv_rule,
         'stages': ready.stages,
         'version': __version__,
-        # Of config/arm.yaml, or the player's own where that says nothing.
-        'max_action_age_ms': 1000.0,
-        'settle_ms': PlayerConfig.settle_ns * 1e-6,
     }

@@ -24,7 +24,7 @@ def fill(page: Page, snapshot: Snapshot, joints_refused: Mapping[str, int]) -> N
     figures = snapshot.figures
     page.state('physis_playback_state', 'What the player does.', PHASES, figures.phase)
     page.gauge('physis_epoch', "The stream's life between resets.", snapshot.command.epoch)
-    page.gauge('physis_servo_rate_hertz', 'Set rate of ticks.', snapshot.servo_hz)
+    page.gauge('physis_servo_rate_hertz', 'Set rate of ticks.', snapshot.settings.servo_rate_hz)
     depth_s = snapshot.depth_ns * NS
     page.gauge('physis_buffer_depth_seconds', 'Motion that lies ahead in the buffer.', depth_s)
     page.gauge('physis_command_subscribers', 'Subscribers of the command.', snapshot.subscribers)

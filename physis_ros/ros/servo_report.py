@@ -6,12 +6,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from physis_ros.msg import NamedCount, PlaybackStatus
 from physis_ros.msg import Quantiles as QuantilesMessage
 from physis_ros.output.figures import Figures, Phase
+from physis_ros.output.limits import LimitMode, column
 from physis_ros.output.sketch import Quantiles
 from physis_ros.ros import conversions
+from physis_ros.session.player_config import PlayerConfig
 from physis_ros.types import Command
 
 STATES = {
@@ -19,6 +22,14 @@ STATES = {
     Phase.WARMING: PlaybackStatus.STATE_WARMING_UP,
     Phase.ACTIVE: PlaybackStatus.STATE_ACTIVE,
 }
+# Field of the status, limit, and what stands for none.
+REFUSED = (
+    ('below', 'lower', -math.inf),
+    ('above', 'upper', math.inf),
+    ('velocity', 'velocity', math.inf),
+    ('acceleration', 'acceleration', math.inf),
+    ('jerk', 'jerk', math.inf),
+)
 # No observation is of use after so long: more than a message's way, two clocks.
 CLOCKS_APART_NS = 10_000_000_000
 
@@ -30,6 +41,8 @@ class Snapshot:
 
     :param stream: whose chunks are played.
     :param command: the last tick.
+    :param ticked_ns: when that began, steady clock.
+    :param settings: how chunks are played.
     :param last_age_ns: of the last command played from a chunk; None when none was.
     :param waits: what is to be said of a clock that is missing or stands still.
     :param apart_ns: how long ago, by our clock, the last chunk was published.
@@ -40,9 +53,10 @@ class Snapshot:
     stream: str
     figures: Figures
     command: Command
+    ticked_ns: int
+    settings: PlayerConfig
     last_age_ns: int | None
     depth_ns: int
-    servo_hz: float
     subscribers: int
     stopping: bool = False
     waits: str = ''
@@ -59,6 +73,7 @@ def status(snapshot: Snapshot) -> PlaybackStatus:
     return PlaybackStatus(
         header=conversions.header(snapshot.now_ns),
         stream=snapshot.stream,
+        ticked_steady_ns=snapshot.ticked_ns,
         epoch=snapshot.command.epoch,
         state=state,
         warm_up=figures.phase is Phase.WARMING,
@@ -68,7 +83,7 @@ def status(snapshot: Snapshot) -> PlaybackStatus:
         last_age=conversions.duration_message(last_age_ns),
         action_age=quantiles(figures.age_ms.worst),
         servo_period_error=quantiles(figures.period_error_us),
-        servo_hz=snapshot.servo_hz,
+        **settings(snapshot.settings),
         ticks=figures.ticks,
         deadline_due=figures.due,
         deadline_misses=figures.misses,
@@ -87,6 +102,22 @@ def status(snapshot: Snapshot) -> PlaybackStatus:
         seam_position=quantiles(figures.seam_position, 1e3),
         seam_velocity=quantiles(figures.seam_velocity, 1e3),
     )
+
+
+def settings(config: PlayerConfig) -> dict[str, Any]:
+    """Return what is set that the figures depend on, by the names of the status."""
+    refused = {}
+    if config.limit_mode is LimitMode.REJECT:
+        refused = {
+            f'refused_{field}': column(config.joint_limits, name, none).tolist()
+            for field, name, none in REFUSED
+        }
+    return {
+        'servo_hz': config.servo_rate_hz,
+        'max_action_age': conversions.duration_message(config.max_action_age_ns),
+        'settle': conversions.duration_message(config.settle_ns),
+        **refused,
+    }
 
 
 def apart(behind_ns: int) -> str:
