@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from rclpy.duration import Duration
 from rclpy.executors import Executor
@@ -33,6 +32,7 @@ from physis_ros.ros.live import LiveParameters
 from physis_ros.ros.metrics import serve
 from physis_ros.ros.parameters import declare, refuse_unknown
 from physis_ros.ros.qos import QosWatch
+from physis_ros.ros.ready import Ready
 from physis_ros.ros.servo_config import ServoConfig
 from physis_ros.ros.servo_joints import ServoJoints
 from physis_ros.ros.servo_status import ServoStatus
@@ -47,29 +47,6 @@ NONE_YET = (-1, -1)
 LISTENERS_NS = 500_000_000
 LAST_WORDS = Duration(nanoseconds=200_000_000)
 CLOCK_READINGS = 3
-
-
-class Ready(NamedTuple):
-    """
-    A command that waits for its instant.
-
-    :param steady_ns: the instant.
-    :param message: what to publish; None when there is nothing to say.
-    """
-
-    steady_ns: int
-    command: Command
-    message: Any
-
-    def sent(self, steady_ns: int) -> Command:
-        """Return the command as it was sent at another instant: older by the difference."""
-        late_ns, command = steady_ns - self.steady_ns, self.command
-        if not late_ns:
-            return command
-        ages_ns = {name: age_ns + late_ns for name, age_ns in command.input_age_ns.items()}
-        age_ns = None if command.age_ns is None else command.age_ns + late_ns
-        stamp_ns = command.stamp_ns + late_ns
-        return replace(command, stamp_ns=stamp_ns, age_ns=age_ns, input_age_ns=ages_ns)
 
 
 class ServoNode(Node):
@@ -194,7 +171,7 @@ class ServoNode(Node):
         """Tick on the steady clock: send what is ready, or what is right by now when late."""
         now_ns = time.monotonic_ns()
         ready, self._ready = self._ready, None
-        if ready is None or self._overtaken(ready, now_ns):
+        if ready is None or ready.overtaken(now_ns, self.player.config):
             ready = self._worked_out(now_ns)
         self._tick(ready, now_ns, due_ns)
 
@@ -202,13 +179,6 @@ class ServoNode(Node):
         """Return the command for a steady instant."""
         command = self.player.decide(steady_ns + system_minus_steady_ns(CLOCK_READINGS))
         return Ready(steady_ns, command, self._adapter.message(command))
-
-    def _overtaken(self, ready: Ready, now_ns: int) -> bool:
-        """Whether a command's instant has passed for so long that it is wrong or too old now."""
-        late_ns, age_ns = now_ns - ready.steady_ns, ready.command.age_ns
-        config = self.player.config
-        too_old = age_ns is not None and age_ns + late_ns > config.max_action_age_ns
-        return too_old or late_ns > config.period_ns // 2
 
     def _simulated_tick(self, due_ns: int) -> None:
         """Tick on the simulated clock, whose time has come when it is known."""
@@ -220,6 +190,7 @@ class ServoNode(Node):
         """Publish a command; after that, account for it as of the instant at which it was sent."""
         if ready.message is not None:
             self._command_out.publish(ready.message)
+        self._adapter.ticked()
         published_ns = time.monotonic_ns()
         command = ready.sent(now_ns)
         stepped = self._steps.ahead_ns(command.stamp_ns, now_ns) > 0
