@@ -72,6 +72,16 @@ def test_nothing_is_committed_before_the_first_chunk_or_in_a_new_epoch():
     assert made.prefix(150 * MS) is None
 
 
+def test_a_model_that_answers_after_three_seconds_is_held_to_its_prefix_too():
+    made = commitment()
+    times = {'observed_ms': 1000, 'publish_ms': 4000}
+    made.published(chunk(0, start_ms=7000, steps=[0.0, 1.0, 2.0, 3.0], **times))
+    prefix = made.prefix(7050 * MS)
+    assert prefix is not None
+    assert prefix.frozen == 1
+    assert prefix.actions[:2, 0].tolist() == [2.0, 3.0]
+
+
 def test_off_by_default():
     made = Commitment(ProducerConfig(), SPEC, NAMES)
     made.published(chunk(0, start_ms=100, publish_ms=90))

@@ -22,6 +22,8 @@ from physis_ros.session.player_config import PlayerConfig
 from physis_ros.session.producer_config import ProducerConfig
 from physis_ros.types import ActionChunk
 
+EVER_NS = 3_600_000_000_000
+
 
 def check(config: ProducerConfig, spec: ModelSpec) -> None:
     """
@@ -64,6 +66,9 @@ class Commitment:
             tuple(names),
             merge=Merge.REPLACE,
             interpolation=(Interpolation.LINEAR,) * len(names),
+            # However slow the model is: whether a chunk is still played is the player's to judge.
+            max_action_age_ns=EVER_NS,
+            far_future_ns=EVER_NS,
         )
         self._timeline = Timeline(played.timeline)
 
