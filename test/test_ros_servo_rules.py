@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ pytest.importorskip('rclpy')
 pytest.importorskip('physis_ros.msg')
 
 from ros_cases import JOINTS, MS, steady_chunk
+from std_srvs.srv import SetBool, Trigger
 
 from physis_ros.msg import ActionChunk
 from physis_ros.ros import conversions, qos
@@ -116,6 +118,50 @@ def test_a_tick_that_comes_late_does_not_lose_its_trajectory(
         node._steady_tick(due_ns)
         counts.append(len(said))
     assert counts == [0, 1, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize('name', ['pause', 'reset'])
+def test_pause_and_reset_come_to_rest_within_the_limits(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    most, jerk, period_s = 4.0, 80.0, 0.004
+    world = World(bench, acceleration=[most] * 2, jerk=[jerk] * 2)
+    world.joints((0.0, 0.0))
+    said: list[Any] = []
+    output = SimpleNamespace(publish=said.append, get_subscription_count=lambda: 1)
+    monkeypatch.setattr(world.node, '_command_out', output)
+    # 1 rad/s for as long as the chunk lasts; far on the way the start is over.
+    chunk = steady_chunk(0, (0.0, 0.0), 0, world.now_ns)
+    ahead = np.arange(48)[:, None] * [0.025, 0.025]
+    world.node._on_chunk(conversions.chunk_message(replace(chunk, actions=ahead)))
+    while world.tick().velocity[0] < 0.9:
+        assert len(said) < 250
+    began = len(said)
+    if name == 'pause':
+        world.node._on_pause(SetBool.Request(data=True), SetBool.Response())
+    else:
+        world.node._on_reset(Trigger.Request(), Trigger.Response())
+    refused = world.node.player.account.figures().chunks.rejected.get('inactive', 0)
+    world.offer(1)
+    assert world.node.player.account.figures().chunks.rejected['inactive'] == refused + 1
+    for _ in range(250):
+        world.tick()
+    speed = np.array([message.velocity for message in said[began - 1 :]])
+    place = np.array([message.position for message in said[began - 1 :]])
+    assert len(said) - began > 1.0 / most / period_s
+    assert speed[0][0] > 0.9
+    assert speed[-1].tolist() == [0.0, 0.0]
+    assert np.abs(np.diff(speed, axis=0)).max() <= most * period_s * 1.01
+    assert np.abs(np.diff(speed, n=2, axis=0)).max() <= jerk * period_s**2 * 1.01
+    assert np.diff(place, axis=0).min() >= 0.0
+    # A pause stays one; after a reset the next chunk is played.
+    world.joints((0.5, 0.5))
+    world.offer(2)
+    plays = Play.SILENT if name == 'pause' else Play.PLAYING
+    assert world.tick().play is plays
+    world.node._on_pause(SetBool.Request(data=False), SetBool.Response())
+    world.offer(3)
+    assert world.tick().play is Play.PLAYING
 
 
 def test_C28_E12_a_stale_chunk_of_the_only_engine_is_refused_and_another_begins_anew(

@@ -68,14 +68,21 @@ class Ladder:
 
     :param config: the rungs.
     :param start: the last commanded state and its instant.
+    :param acceleration: with which the ramp begins [A]; 0 by default.
     """
 
     __slots__ = ('_hold_ns', '_ramp', '_start', 'rest_ns')
 
-    def __init__(self, config: LadderConfig, start: State) -> None:
+    def __init__(
+        self, config: LadderConfig, start: State, acceleration: FloatArray | None = None
+    ) -> None:
+        began: FloatArray = np.zeros(len(start.position))
+        if acceleration is not None:
+            # Without a limit of jerk it may end at once.
+            began = np.where(np.isfinite(config.jerk), acceleration, 0.0)
         self._start = start
         self._hold_ns = config.hold_ns
-        self._ramp = _ramp(config, start) or _ramp(config.unlimited(), start)
+        self._ramp = _ramp(config, start, began) or _ramp(config.unlimited(), start, began)
         needed_ns = 0 if self._ramp is None else round(self._ramp.duration / NS)
         ramp_ns = max(config.ramp_ns, needed_ns)
         #: The instant of rest; silent from then on.
@@ -95,22 +102,25 @@ class Ladder:
         return rung, np.array(position), np.array(velocity)
 
 
-def _ramp(config: LadderConfig, start: State) -> Trajectory | None:
+def _ramp(config: LadderConfig, start: State, began: FloatArray) -> Trajectory | None:
     """
-    Plan the way from constant velocity to rest; None when it cannot be planned.
+    Plan the way to rest from where the hold leads; None when it cannot be planned.
 
     The gentlest symmetric stop in a time R has its greatest deceleration 2 v / R and the jerk
-    4 v / R^2; a limit that is lower makes the stop longer.
+    4 v / R^2; a limit that is lower makes the stop longer. An acceleration with which it begins
+    ends as fast as the limit allows, so that the speed does not rise beyond its own.
     """
     joints, ramp_s, speed = len(start.position), config.ramp_ns * NS, np.abs(start.velocity)
     given, plan = InputParameter(joints), Trajectory(joints)
     given.control_interface = ControlInterface.Velocity
     given.synchronization = Synchronization.No
     given.current_position = start.position + start.velocity * (config.hold_ns * NS)
-    given.current_velocity = start.velocity
+    given.current_velocity, given.current_acceleration = start.velocity, began
     given.target_velocity = np.zeros(joints)
-    given.max_acceleration = np.minimum(config.acceleration, np.maximum(2 * speed / ramp_s, LEAST))
-    given.max_jerk = np.minimum(config.jerk, np.maximum(4 * speed / ramp_s**2, LEAST))
+    deceleration = np.maximum(np.maximum(2 * speed / ramp_s, np.abs(began)), LEAST)
+    given.max_acceleration = np.minimum(config.acceleration, deceleration)
+    gentle = np.maximum(4 * speed / ramp_s**2, LEAST)
+    given.max_jerk = np.where(began == 0.0, np.minimum(config.jerk, gentle), config.jerk)
     try:
         Ruckig(joints).calculate(given, plan)
     except (RuckigError, ValueError):

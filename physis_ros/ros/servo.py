@@ -56,8 +56,9 @@ class ServoNode(Node):
     Subscribes ``action_chunk`` (physis_ros/ActionChunk) and ``joint_states``
     (sensor_msgs/JointState [rad or m]). Publishes ``~/command`` (type by parameter),
     ``~/playback`` (physis_ros/Playback, each tick while someone listens), ``~/playback_status``
-    (physis_ros/PlaybackStatus), ``/diagnostics``. Services ``~/reset`` (std_srvs/Trigger): forget
-    all motion and start from the measured state; ``~/pause`` (std_srvs/SetBool): hold, or go on.
+    (physis_ros/PlaybackStatus), ``/diagnostics``. Services ``~/reset`` (std_srvs/Trigger): ramp
+    to rest and start from the measured state; ``~/pause`` (std_srvs/SetBool): likewise and hold,
+    or go on.
     Every way out ends with a final hold. All parameters: :class:`ServoConfig`.
     """
 
@@ -82,6 +83,7 @@ class ServoNode(Node):
         self._last_age_ns: int | None = None
         self._joints = ServoJoints(self.config.joints, self.config.player.state_age_ns)
         self._figures = self.player.account.figures()
+        self._goes_on: bool | None = None
         self._closed = False
         self._status_due = False
         self._listened = False
@@ -226,7 +228,8 @@ class ServoNode(Node):
         )
 
     def _idle(self) -> None:
-        """Do what can wait until after a tick: the status, when due or changed."""
+        """Do what can wait until after a tick: the end of braking; the status, when due."""
+        self._end_braking()
         phase = self.player.account.phase
         if self._status_due or phase is not self._phase:
             self._status_due, self._phase = False, phase
@@ -307,17 +310,18 @@ class ServoNode(Node):
             self.player.measured(*state)
 
     def _on_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        """Hold, then begin anew: the next chunk is joined from the measured state."""
+        """Come to rest, then begin anew: the next chunk is joined from the measured state."""
         if not self._paused:
-            self._hold()
-            self.player.activate(self._ros_time.now_ns())
+            self._brake(goes_on=True)
         response.success = True
         return response
 
     def _on_pause(self, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
-        """Hold and command nothing more, or go on; asked twice it is done once."""
-        if request.data and not self._paused:
-            self._hold()
+        """Come to rest and command nothing more, or go on; asked twice it is done once."""
+        if self._goes_on is not None:
+            self._goes_on = not request.data
+        elif request.data and not self._paused:
+            self._brake(goes_on=False)
         elif self._paused and not request.data:
             self.player.activate(self._ros_time.now_ns())
         response.success = True
@@ -327,6 +331,21 @@ class ServoNode(Node):
     def _paused(self) -> bool:
         """Whether the player plays nothing, whatever comes."""
         return self.player.state is PlayerState.INACTIVE
+
+    def _brake(self, goes_on: bool) -> None:
+        """Bring the robot to rest within its limits, tick by tick; then begin anew or not."""
+        self._goes_on = goes_on
+        self.player.brake(self._ros_time.now_ns())
+        self._end_braking()
+
+    def _end_braking(self) -> None:
+        """Hold where the robot has come to rest, and begin anew if it shall."""
+        if self._goes_on is None or not self.player.at_rest:
+            return
+        goes_on, self._goes_on = self._goes_on, None
+        self._hold()
+        if goes_on:
+            self.player.activate(self._ros_time.now_ns())
 
     def _hold(self) -> None:
         """Bring the playing to an end at rest where the last command was."""

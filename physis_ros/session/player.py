@@ -9,7 +9,6 @@ says what time it is. No torch here, so a controller machine needs none.
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import Enum
 
 import numpy as np
 
@@ -18,12 +17,13 @@ from physis_ros.output.figures import Phase
 from physis_ros.output.interpolate import NS, State
 from physis_ros.output.ladder import Ladder
 from physis_ros.output.limits import usable
-from physis_ros.output.motion import Motion, MotionLimits
+from physis_ros.output.motion import Motion
 from physis_ros.output.stretch import Sample
 from physis_ros.output.timeline import Timeline
 from physis_ros.output.verdict import ChunkReject, Verdict
+from physis_ros.session.bounds import Bounds
 from physis_ros.session.foresight import Foresight
-from physis_ros.session.player_config import PlayerConfig
+from physis_ros.session.player_config import PlayerConfig, PlayerState
 from physis_ros.types import ActionChunk, Command, FloatArray, Play, Reason
 
 __all__ = ['Player', 'PlayerConfig', 'PlayerState']
@@ -35,15 +35,6 @@ NOTHING = np.zeros(0)
 # longer where its last one would have led.
 ABSENCE_NS = 100_000_000
 BRIEF = (Play.HOLD, Play.RAMP)
-
-
-class PlayerState(Enum):
-    """What the player does."""
-
-    INACTIVE = 'inactive'
-    WARMING = 'warming'
-    PLAYING = 'playing'
-    UNDERRUN = 'underrun'
 
 
 class Player:
@@ -59,16 +50,16 @@ class Player:
     def __init__(self, config: PlayerConfig) -> None:
         self.account = Account(config.account)
         self._timeline = Timeline(config.timeline)
-        self._active = self._turned = self._changed = False
+        self._active = self._braking = self._turned = self._changed = False
         self._use(config)
         self._forget()
 
     def _use(self, config: PlayerConfig) -> None:
         """Play in this way."""
         self.config = config
-        self._limits = config.timeline.limits
+        self._bounds = Bounds(config)
+        self._limits = self._bounds.position
         self._ladder_config = config.ladder
-        self._motion_limits = MotionLimits(config.joint_limits)
 
     def _forget(self) -> None:
         """Drop everything that was true of a time that is gone."""
@@ -102,7 +93,7 @@ class Player:
     @property
     def state(self) -> PlayerState:
         """What it does now."""
-        if not self._active:
+        if not self._active or self._braking:
             return PlayerState.INACTIVE
         if self.account.phase is not Phase.ACTIVE or self._command is None:
             return PlayerState.WARMING
@@ -130,7 +121,7 @@ class Player:
 
     def _judge(self, chunk: ActionChunk, now_ns: int) -> Verdict:
         """Let the timeline decide, when there is anybody to play."""
-        if not self._active:
+        if not self._active or self._braking:
             return Verdict(ChunkReject.INACTIVE, 'the player is not active')
         return self._timeline.offer(chunk, now_ns, self._deepest_ns())
 
@@ -160,12 +151,32 @@ class Player:
         self._forget()
         if measured is not None and measured.time_ns <= now_ns:
             self._measured = measured
-        self._active = True
+        self._active, self._braking = True, False
+
+    def brake(self, now_ns: int) -> None:
+        """
+        Come to rest by the ladder's ramp and play nothing that comes.
+
+        Deactivate, or activate again, once ``at_rest``.
+        """
+        self._braking = True
+        if self._moved is not None and not self.at_rest:
+            config = replace(self._ladder_config, hold_ns=0)
+            acceleration = None if self._motion is None else self._motion.acceleration
+            self._ladder = Ladder(config, self._leaving(self._moved, now_ns), acceleration)
+            # The ramp keeps the limits by itself, from this very motion on.
+            self._motion = None
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the last command moves nothing."""
+        last = self._command
+        return last is None or last.play is Play.SILENT or not last.velocity.any()
 
     def deactivate(self, now_ns: int) -> Command:
         """End: return the final hold, at rest where the last command was; silent if none was."""
         moved = self._moved
-        self._active = False
+        self._active = self._braking = False
         self._moved = self._ladder = self._motion = None
         self._timeline.clear()
         if moved is None:
@@ -226,32 +237,20 @@ class Player:
 
     def _within(self, command: Command) -> Command:
         """Keep a command within the limits of motion."""
-        if self._motion_limits.idle:
+        if self._bounds.still or self._braking:
             return command
         if command.play is Play.SILENT:
             self._motion = None
             return command
-        self._motion = self._moving(self._motion, command)
-        return self._moved_to(command, self._motion)
-
-    def _moving(self, last: Motion | None, command: Command) -> Motion:
-        """Return the motion that follows ``last`` when ``command`` is wanted."""
-        stamp_ns, position, velocity = command.stamp_ns, command.position, command.velocity
-        if last is None:
-            return self._motion_limits.begin(stamp_ns, position, velocity)
-        if stamp_ns <= last.time_ns:
-            return last
-        return self._motion_limits.step(last, stamp_ns, position, velocity)
-
-    def _moved_to(self, command: Command, motion: Motion) -> Command:
-        """Return ``command`` with the motion's position and velocity."""
-        position, velocity = self._limits.stopped(motion.position, motion.velocity)
-        return replace(command, position=position, velocity=velocity)
+        self._motion, kept = self._bounds.follow(self._motion, command)
+        return kept
 
     def _decide(self, now_ns: int) -> Command:
         """Choose between a chunk and the ladder."""
         if not self._active:
             return self._silence(now_ns, Reason.INACTIVE)
+        if self._braking:
+            return self._descend(now_ns, Reason.INACTIVE)
         sample = self._timeline.at(now_ns)
         if sample is None or not self._fresh(sample):
             return self._descend(now_ns, self._why(sample, now_ns))
@@ -262,7 +261,7 @@ class Player:
             if start is not None:
                 sample = self._join(start, sample)
         self._ladder, self._began_ns, self._changed = None, None, False
-        return self._played(sample)
+        return self._bounds.played(sample)
 
     def _must_join(self, sample: Sample) -> bool:
         """Whether the robot is anywhere but on the timeline."""
@@ -345,26 +344,6 @@ class Player:
         # The steepest point of the fade is 1.5 times its mean slope.
         return max(self.config.start_blend_ns, int(1.5 * off / self.config.start_speed / NS))
 
-    def _played(self, sample: Sample) -> Command:
-        """Make the command of a sample."""
-        ages = {
-            name: max(sample.time_ns - stamp_ns, 0)
-            for name, stamp_ns in sample.input_stamps_ns.items()
-        }
-        position, velocity = self._limits.stopped(sample.position, sample.velocity)
-        return Command(
-            stamp_ns=sample.time_ns,
-            play=Play.PLAYING,
-            reason=Reason.NONE,
-            names=self.config.names,
-            position=position,
-            velocity=velocity,
-            epoch=sample.epoch,
-            chunk=sample.chunk,
-            age_ns=max(sample.time_ns - sample.observed_ns, 0),
-            input_age_ns=ages,
-        )
-
     def _rung(
         self, now_ns: int, play: Play, reason: Reason, position: FloatArray, velocity: FloatArray
     ) -> Command:
@@ -389,7 +368,11 @@ class Player:
         if not self._active or last is None or last.play is Play.SILENT:
             return ()
         foresight = Foresight(
-            self._ladder_config, self.config.period_ns, self._sampled, self._descended, self._kept
+            self._ladder_config,
+            self.config.period_ns,
+            self._sampled,
+            self._descended,
+            self._bounds.foretell,
         )
         last = replace(last, stamp_ns=now_ns)
         return foresight.points(last, self._motion, self._ladder, count, dt_ns)
@@ -397,7 +380,7 @@ class Player:
     def _sampled(self, time_ns: int) -> Command | None:
         """Return the command of the timeline at a future instant; None where there is none."""
         sample = self._timeline.at(time_ns)
-        return self._played(sample) if sample is not None and self._fresh(sample) else None
+        return self._bounds.played(sample) if sample is not None and self._fresh(sample) else None
 
     def _descended(self, ladder: Ladder, time_ns: int) -> Command:
         """Return the command of a ladder at a future instant, at rest when it is silent."""
@@ -405,10 +388,3 @@ class Player:
         if rung is Play.SILENT:
             rung, velocity = Play.RAMP, np.zeros(len(position))
         return self._rung(time_ns, rung, Reason.NONE, *self._limits.stopped(position, velocity))
-
-    def _kept(self, motion: Motion | None, command: Command) -> tuple[Motion | None, Command]:
-        """Return the motion that follows another, and the command that keeps to it."""
-        if motion is None:
-            return None, command
-        motion = self._moving(motion, command)
-        return motion, self._moved_to(command, motion)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
@@ -32,6 +33,15 @@ POSITIVE = (
     'chunk_timeout_ns',
 )
 NOT_NEGATIVE = ('hold_ns', 'settle_ns', 'skew_ns')
+
+
+class PlayerState(Enum):
+    """What the player does."""
+
+    INACTIVE = 'inactive'
+    WARMING = 'warming'
+    PLAYING = 'playing'
+    UNDERRUN = 'underrun'
 
 
 @dataclass(frozen=True)
