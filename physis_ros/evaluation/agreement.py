@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from physis_ros.evaluation.accounting import Mark, Recomputed
@@ -22,6 +22,8 @@ from physis_ros.types import Play
 
 # A chunk that comes as its last step passes is refused or not by the microsecond.
 BORDERLINE = 2
+# Nobody recorded when the servo took a chunk: recomputed is the least that it can have counted.
+HELD_UP = ('chunks_late', 'steps_skipped')
 QUANTILES = ('p50', 'p90', 'p99', 'p999', 'max')
 RUNGS = tuple(play.value for play in Play if play is not Play.PLAYING)
 NAMED = {
@@ -39,7 +41,8 @@ class Agreement:
     :param live: as the servo published it last; None when it published none.
     :param agrees: both are the same: counts exactly but for chunks that came as their time ran
         out, quantiles to the last digit that the sketch guarantees; None when there is nothing to
-        compare with, or the servo had measured something before the recording began.
+        compare with, the servo had measured something before the recording began, or it may have
+        taken chunks later than they came (more of them late, more steps skipped).
     """
 
     name: str
@@ -85,11 +88,18 @@ def _since(base: Mark | None, last: Mark) -> Iterator[Agreement]:
         told = live.get(name, 0 if name.startswith(tuple(NAMED.values())) else None)
         gained = None if told is None else told - live_base.get(name, 0)
         slack = _slack(name, last)
-        yield _agreement(name, gained, own.get(name, 0) - own_base.get(name, 0), 0.0, slack)
+        row = _agreement(name, gained, own.get(name, 0) - own_base.get(name, 0), 0.0, slack)
+        yield _unless_held_up(row) if name in HELD_UP else row
     yield _longest(base, last)
     for name, (field, quantiles, factor) in _spreads(last.figures).items():
         before = None if base is None else (getattr(base.status, field).n, base, name)
         yield from _quantiles(name, getattr(last.status, field), quantiles, factor, before)
+
+
+def _unless_held_up(row: Agreement) -> Agreement:
+    """Leave open what a servo that took its chunks later than they came may have counted."""
+    more = row.agrees is False and (row.live or 0) > (row.recomputed or 0)
+    return replace(row, agrees=None) if more else row
 
 
 def _longest(base: Mark | None, last: Mark) -> Agreement:
