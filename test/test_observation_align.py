@@ -166,6 +166,15 @@ def test_why_there_is_no_observation() -> None:
     assert aligner.lack(450 * MS) is None
 
 
+def test_X23_one_joint_without_a_position_refuses_the_whole_message() -> None:
+    aligner = filled(4)
+    broken = JointReading(110 * MS, 112 * MS, NAMES, [7.0, math.nan])
+    assert aligner.joints(broken) is Intake.NON_FINITE
+    # Nothing of it was taken: the same instant may still come, and is not a duplicate.
+    sound = JointReading(110 * MS, 113 * MS, NAMES, [0.0, 0.0])
+    assert aligner.joints(sound) is Intake.TAKEN
+
+
 def test_what_becomes_of_messages() -> None:
     aligner = filled(4)
     assert aligner.frame(100 * MS, 110 * MS, image(9)) is Intake.DUPLICATE

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,12 @@ from std_msgs.msg import Float64MultiArray
 from physis_ros.errors import ChunkError
 from physis_ros.msg import ActionChunk as ActionChunkMessage
 from physis_ros.msg import Playback
-from physis_ros.ros import conversions
+from physis_ros.ros import conversions, qos
+from physis_ros.ros.qos import QosWatch
+from physis_ros.ros.stream_config import StreamNames
+from physis_ros.ros.wam_outputs import WamOutputs
+from physis_ros.session.delay import ToldDelay
+from physis_ros.session.produced import Produced
 from physis_ros.types import Command, Play, PredictedFrame, Reason
 
 
@@ -43,6 +49,17 @@ def test_the_stamp_of_a_chunk_is_its_oldest_input() -> None:
     message = conversions.chunk_message(steady_chunk(0, (0.0, 1.0), now_ns=10**9))
     assert conversions.time_ns(message.header.stamp) == 950_000_000
     assert list(message.units) == ['rad', 'rad']
+
+
+def test_chunks_go_out_in_the_unit_of_the_model(bench: Any) -> None:
+    node = bench.probe
+    names = StreamNames('robot', plain=True)
+    outputs = WamOutputs(node, QosWatch(node), names, lambda: '', unit='m')
+    got = bench.collect(ActionChunkMessage, outputs.topic, qos.CHUNK)
+    assert bench.spin_until(lambda: outputs.subscribers, 20)
+    outputs.deliver(Produced(steady_chunk(0, (0.0, 1.0)), (), ToldDelay(2, False)))
+    assert bench.spin_until(lambda: got, 20)
+    assert list(got[0].units) == ['m', 'm']
 
 
 @pytest.mark.parametrize(

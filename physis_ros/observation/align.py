@@ -159,7 +159,7 @@ class Aligner:
         return None
 
     def joints(self, reading: JointReading) -> Intake:
-        """Take a joint state."""
+        """Take a joint state; refused whole when one of our joints has no usable position."""
         if not reading.well_formed:
             return self._counted('joints', Intake.MALFORMED)
         if self.missing_joints and len(self._heard) < MAX_HEARD:
@@ -167,16 +167,23 @@ class Aligner:
         when_ns = self._time_of(reading.source, reading.stamp_ns, reading.receive_ns)
         if when_ns is None:
             return self._counted('joints', Intake.UNSTAMPED)
+        ours = [
+            (index, self._tracks[joint])
+            for index, name in enumerate(reading.names)
+            if (joint := self.config.aliases.get(name, name)) in self._tracks
+        ]
+        # Whole or not at all: the joints of a message are of one instant.
+        if not all(usable(reading.position[index]) for index, _ in ours):
+            return self._counted('joints', Intake.NON_FINITE)
         verdicts = [
             self._joint(
                 when_ns,
                 reading.receive_ns,
-                self._tracks[joint],
+                track,
                 reading.position[index],
                 reading.velocity[index] if len(reading.velocity) else None,
             )
-            for index, name in enumerate(reading.names)
-            if (joint := self.config.aliases.get(name, name)) in self._tracks
+            for index, track in ours
         ]
         return self._counted('joints', _worst(verdicts))
 
@@ -288,8 +295,6 @@ class Aligner:
         position: float,
         velocity: float | None,
     ) -> Intake:
-        if not usable(position):
-            return Intake.NON_FINITE
         verdict = self._order(when_ns, track.newest_ns)
         if verdict is Intake.TAKEN:
             known = velocity if velocity is not None and usable(velocity) else None
@@ -318,7 +323,6 @@ class Aligner:
 
 SEVERITY = (
     Intake.REGRESSED,
-    Intake.NON_FINITE,
     Intake.OUT_OF_ORDER,
     Intake.DUPLICATE,
     Intake.TAKEN,

@@ -33,6 +33,7 @@ class WamOutputs:
     :param watch: makes the publishers.
     :param names: of the topics.
     :param frame_id: gives the camera's frame.
+    :param unit: of the actions.
     :param epoch: the first one.
     """
 
@@ -42,9 +43,10 @@ class WamOutputs:
         watch: QosWatch,
         names: StreamNames,
         frame_id: Callable[[], str],
+        unit: str = 'rad',
         epoch: int = 0,
     ) -> None:
-        self._node, self._frame_id = node, frame_id
+        self._node, self._frame_id, self._unit = node, frame_id, unit
         self._chunks = watch.advertise(ActionChunkMessage, names.own('action_chunk'), qos.CHUNK)
         self._frames = watch.advertise(Image, names.own('predicted_image'), qos.SENSOR_OUT)
         self._lock = threading.Lock()
@@ -110,7 +112,7 @@ class WamOutputs:
     def deliver(self, produced: Produced) -> None:
         """Publish a chunk and its frames."""
         chunk = replace(produced.chunk, epoch=self._base + produced.chunk.epoch)
-        self._chunks.publish(conversions.chunk_message(chunk))
+        self._chunks.publish(conversions.chunk_message(chunk, self._unit))
         for frame in produced.frames:
             self._frames.publish(conversions.predicted_image_message(frame, self._frame_id()))
         with self._lock:

@@ -119,7 +119,12 @@ class WamStream:
             home.node, home.watch, self.config, names, home.clock, joints, cameras
         )
         self.outputs = WamOutputs(
-            home.node, home.watch, names, lambda: self._frame_id, self.next_epoch
+            home.node,
+            home.watch,
+            names,
+            lambda: self._frame_id,
+            spec.actions.unit,
+            self.next_epoch,
         )
 
     def enter(self, host: EngineHost) -> None:
