@@ -25,6 +25,8 @@ from physis_ros.evaluation.pool.command import add_simulate_parser
 
 REFUSED = 2
 TRAIN = 'train-reach'
+# Where the package to install is not called as its module.
+PACKAGES = {'cv2': 'opencv-python-headless', 'PIL': 'pillow', 'yaml': 'pyyaml'}
 COMMANDS = (
     add_report_parser,
     add_account_parser,
@@ -45,6 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(args.run(args))
     except PhysisError as error:
         print(f'physis: {error}', file=sys.stderr)
+        return REFUSED
+    except ModuleNotFoundError as error:
+        if (error.name or 'physis_ros').startswith('physis_ros'):
+            raise
+        module = str(error.name).partition('.')[0]
+        package = PACKAGES.get(module, module)
+        print(f'physis: this needs {package}, which is not installed', file=sys.stderr)
         return REFUSED
     except BrokenPipeError:
         # Whoever read our output has had enough.

@@ -46,6 +46,23 @@ def test_errors_are_one_line_and_code_2(
     assert said.err == f'physis: recording must exist, got {tmp_path / "none"}\n'
 
 
+@pytest.mark.parametrize(
+    ('command', 'module', 'package'),
+    [('account', 'rosbags', 'rosbags'), ('report', 'numpy', 'numpy')],
+)
+def test_a_package_that_is_missing_is_named_in_one_line(
+    command: str, module: str, package: str, tmp_path: Path
+):
+    code = (
+        f'import sys; sys.modules["{module}"] = None\n'
+        'from physis_ros import cli\n'
+        f'sys.exit(cli.main(["{command}", "{tmp_path}"]))'
+    )
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == f'physis: this needs {package}, which is not installed\n'
+
+
 def test_the_account_of_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     bag = write_bag(tmp_path / 'run', gap_ms=(600, 620))
     assert cli.main(['account', str(bag), '--json']) == 0
