@@ -86,6 +86,15 @@ def test_a_lost_device_ends_its_streams_only() -> None:
     assert len(kept) == 2
     assert all(stream.misses == 0 for stream in kept)
     assert outcome.refusals == {'time': 2}
+    assert outcome.asked == 4 + len(outcome.lost)
+
+
+def test_no_more_is_refused_than_was_asked() -> None:
+    """The only device is lost: every stream asks again, and none is taken."""
+    events = (opened('a'), opened('b'), Event(2.0, 'lose', 'd0'))
+    outcome = simulate(pool(1000), Trace(5.0, events))
+    assert (outcome.asked, sum(outcome.refusals.values())) == (4, 2)
+    assert outcome.rejection_rate == pytest.approx(0.5)
 
 
 def test_the_seed_decides_everything() -> None:

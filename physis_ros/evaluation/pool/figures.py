@@ -75,7 +75,7 @@ class Outcome:
     """
     A whole simulation.
 
-    :param asked: streams that asked to open.
+    :param asked: how often a stream asked to open; one that lost its device asks again.
     :param refusals: how many, by binding constraint.
     :param lost: streams that ended with a device.
     :param utilisation: share of time each device computed.

@@ -68,8 +68,10 @@ class _Simulation:
         )
 
     def _open(self, event: Event) -> None:
+        self._ask(demand(event.subject, self._file.models[event.model], event.slo_s))
+
+    def _ask(self, asked: Demand) -> None:
         self._asked += 1
-        asked = demand(event.subject, self._file.models[event.model], event.slo_s)
         answer = self._door.admit(asked, explain=False)
         if isinstance(answer, Admission):
             self._start(answer.placement)
@@ -113,12 +115,7 @@ class _Simulation:
         self._lost += gone
         # A lost stream begins anew, in a new epoch, wherever there is room.
         for asked in demands:
-            answer = self._door.admit(asked, explain=False)
-            if isinstance(answer, Admission):
-                self._start(answer.placement)
-            else:
-                self._refuse(answer)
-            self._sample(asked)
+            self._ask(asked)
 
     def _sample(self, asked: Demand) -> None:
         ledger = self._door.ledger
