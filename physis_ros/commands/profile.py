@@ -25,8 +25,8 @@ def add_profile_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         'profile',
         help='measure what a model costs on a device',
-        description='Measure what a model costs on a device. A profile that was cut short is '
-        'continued; one of another model, device or version is refused.',
+        description='Measure what a model costs on a device. A profile that was cut short, or '
+        'lacks a batch size, is continued; one of another model, device or version is refused.',
     )
     add = parser.add_argument
     add('model', metavar='MODEL', help="as 'reach', 'reach:clean', 'synthetic:blocks=4,...'")
@@ -40,12 +40,15 @@ def add_profile_parser(subparsers: Any) -> None:
 
 def profile(args: argparse.Namespace) -> int:
     """Measure, or say that nothing is left to measure."""
+    from physis_ros.backbones.registry import read_spec
     from physis_ros.commands import local
-    from physis_ros.engine.measure import Effort
+    from physis_ros.engine.measure import Effort, widened
 
     effort = Effort(tuple(args.batch), args.samples)
     device = local.known_device(args.device)
     earlier = _earlier(args.out, args.model, device)
+    if earlier is not None:
+        earlier = widened(earlier, read_spec(args.model), device, effort)
     if earlier is not None and earlier.complete:
         print(f'{args.out}: is whole, nothing to measure')
         return 0

@@ -112,6 +112,27 @@ def begin_profile(
     )
 
 
+def widened(begun: Profile, spec: ModelSpec, device: str, effort: Effort) -> Profile:
+    """
+    Return a profile that wants whatever an effort asks for beside what it holds already.
+
+    :param begun: of the same model, whole or cut short.
+    :param device: torch device the model lives on.
+    """
+    have = {(t.kind, t.batch, t.kv_chunks) for t in begun.timings}
+    asked = {
+        (kind, *_key(round_)) for round_ in rounds(spec, effort) for kind in round_.kinds(spec)
+    }
+    sizes, rows = begun.sizes, max(effort.batches)
+    most = _sizes(spec, Weights(sizes.weights, sizes.shared), device, rows)
+    sizes = replace(
+        sizes,
+        activations=max(sizes.activations, most.activations),
+        workspace=max(sizes.workspace, most.workspace),
+    )
+    return replace(begun, sizes=sizes, wanted=len(have | asked))
+
+
 def present_versions(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return what runs now and a profile depends on."""
     return {'torch': torch.__version__, **(more or {})}
