@@ -74,6 +74,23 @@ def test_a_profile_cut_short_is_continued(
     assert path.read_bytes() == before
 
 
+def test_a_whole_profile_is_widened_by_what_it_lacks(
+    profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = changed(profile, tmp_path / 'wider.json')
+    known = json.loads(path.read_text())
+    arguments = ['profile', MODEL, '--out', str(path), '--samples', '2', '--batch']
+    assert cli.main([*arguments, '1', '2', '4']) == 0
+    found = json.loads(path.read_text())
+    assert found['timings'][:14] == known['timings']
+    assert len(found['timings']) == found['wanted'] == 20
+    assert {timing['batch'] for timing in found['timings'][14:]} == {4}
+    assert found['sizes']['workspace'] == 2 * known['sizes']['workspace']
+    capsys.readouterr()
+    assert cli.main([*arguments, '1', '4']) == 0
+    assert capsys.readouterr().out == f'{path}: is whole, nothing to measure\n'
+
+
 @pytest.mark.parametrize(
     ('fields', 'reason'),
     [
@@ -105,11 +122,27 @@ def test_a_plan_stands_beside_the_named_ones(
 
 
 def test_a_plan_as_data(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(planned(profile, '--json', '--objective', 'fleet', '--slo-ms', '1e6')) == 0
+    assert (
+        cli.main(
+            planned(profile, '--json', '--objective', 'fleet', '--slo-ms', '1e6', '--streams', '1')
+        )
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert set(found['named']) == {'serial', 'step', 'block', 'stage'}
     assert found['picked']['devices'] == [0]
     assert found['picked']['hosts'] == [[0] * 6]
+
+
+def test_what_there_is_stands_before_the_targets_that_nothing_meets(
+    profile: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(planned(profile, '--slo-ms', '1e-6')) == 2
+    said = capsys.readouterr()
+    assert 'response  worst age  devices' in said.out
+    assert 'serial' in said.out
+    assert said.err.startswith('physis: no plan meets an SLO of 0.0 ms')
+    assert said.err.count('\n') == 1
 
 
 @pytest.mark.parametrize(
@@ -118,7 +151,7 @@ def test_a_plan_as_data(profile: Path, capsys: pytest.CaptureFixture[str]) -> No
         (['--slo-ms', '0'], '--slo-ms must be > 0, got 0.0'),
         (['--max-age-ms', '-1'], '--max-age-ms must be > 0, got -1.0'),
         (['--streams', '0'], 'streams must be >= 1, got 0'),
-        (['--slo-ms', '1e-6'], 'no plan meets an SLO of 0.0 ms'),
+        (['--objective', 'fleet'], '--objective fleet must be given --slo-ms or --streams'),
         (['--draw', 'plan.svg'], "--draw must be a .png file, got 'plan.svg'"),
         (['--draw', 'nowhere/plan.png'], '--draw must be in a folder that exists'),
         (['--devices', 'gpu9'], 'or given with memory=GB and speed='),

@@ -14,7 +14,15 @@ from physis_ros.backbones.base import ActionSpec, FrameSpec, KvRule, ModelSpec
 from physis_ros.engine.cost import BatchCurve, ModelCost
 from physis_ros.engine.devices import Device, DevicePool
 from physis_ros.engine.groupings import Grouping, groupings, named
-from physis_ros.engine.plan import Targets, choose, pareto, plans, predict, table
+from physis_ros.engine.plan import (
+    Targets,
+    choose,
+    most_streams,
+    pareto,
+    plans,
+    predict,
+    table,
+)
 from physis_ros.engine.profile import Profile, Sizes, Timing, check, load, spec_hash
 from physis_ros.engine.virtual import S, VirtualPool
 from physis_ros.errors import ParameterError, PlanError
@@ -236,6 +244,15 @@ def test_the_objective_decides() -> None:
         choose(found, Targets(slo_s=0.01))
     with pytest.raises(ParameterError, match='objective'):
         choose(found, targets, 'cheapest')
+
+
+def test_a_fleet_is_as_large_as_time_and_memory_allow() -> None:
+    """96 ms of work for each chunk, on two devices, without gain from batches."""
+    for slo_s, most in ((0.01, 1), (0.1, 2), (0.3, 6), (0.5, 10)):
+        targets = Targets(slo_s=slo_s, max_batch=1)
+        assert most_streams(cost(), pool(2), targets) == most
+    # Room for the weights and the 24 bytes of three streams on one device.
+    assert most_streams(cost(), pool(1, 60 + 3 * 24), Targets(slo_s=10.0, max_batch=1)) == 3
 
 
 def test_what_does_not_fit_is_refused_before_anything_starts() -> None:

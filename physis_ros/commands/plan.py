@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,7 @@ def add_plan_parser(subparsers: Any) -> None:
     add('--slo-ms', type=float, help='longest interval between chunks of a stream')
     add('--max-age-ms', type=float, help='greatest age of an action at its effect')
     add('--sensor-ms', type=float, default=0.0, help='interval of observations (default: none)')
-    add('--streams', type=int, default=1, help='how many run at once (default: 1)')
+    add('--streams', type=int, help='how many run at once (default: 1; for a fleet: the most)')
     add('--max-batch', type=int, default=8, help='most rows of one batch (default: 8)')
     add('--objective', choices=OBJECTIVES, default='youngest',
         help='youngest action for one robot, or most streams for a fleet')  # fmt: skip
@@ -73,6 +74,8 @@ def plan(args: argparse.Namespace) -> int:
         specs, local.memory_bytes, found.sizes.reserve, found.hop_s, found.hop_bytes_per_s
     )
     model = found.cost('p99')
+    if args.streams is None and args.objective == 'fleet':
+        targets = replace(targets, streams=planning.most_streams(model, pool, targets))
     options = planning.plans(model, pool, targets)
     schemes = [
         planned
@@ -85,15 +88,21 @@ def plan(args: argparse.Namespace) -> int:
         from physis_ros.evaluation.plan_drawing import draw
 
         draw(args.draw, everything, best, schemes, f'{found.model} on {len(pool)} devices')
-    chosen = planning.choose(everything, targets, args.objective)
+    title = f'{found.model}, profiled on {found.device}; all figures from the p99 of each stage\n'
+    try:
+        chosen = planning.choose(everything, targets, args.objective)
+    except PlanError:
+        # What there is says how far the targets are off.
+        if not args.json:
+            print(f'{title}\n{planning.table(best)}\n')
+        raise
     typical = planning.predict(
         found.cost('p50'), pool, targets, chosen.grouping, chosen.max_batch
     ) or chosen  # fmt: skip
     if args.json:
         print(json.dumps(_as_dict(best, schemes, chosen, typical)))
         return 0
-    print(f'{found.model}, profiled on {found.device}; all figures from the p99 of each stage\n')
-    print(planning.table(best, chosen) + '\n\nnamed plans')
+    print(f'{title}\n{planning.table(best, chosen)}\n\nnamed plans')
     print(planning.table(schemes, chosen) + '\n')
     print(_told(chosen, typical, [device.name for device in pool.devices], args.objective))
     return 0
@@ -107,10 +116,12 @@ def _targets(args: argparse.Namespace) -> Targets:
         value = getattr(args, name)
         if value is not None and not 0 < value < float('inf'):
             raise ParameterError(f'--{name.replace("_", "-")}', '> 0', value)
+    if args.objective == 'fleet' and args.streams is None and args.slo_ms is None:
+        raise ParameterError('--objective fleet', 'given --slo-ms or --streams', 'neither')
     if args.draw is not None and not args.draw.absolute().parent.is_dir():
         raise ParameterError('--draw', 'in a folder that exists', str(args.draw))
     return Targets(
-        streams=args.streams,
+        streams=1 if args.streams is None else args.streams,
         slo_s=(args.slo_ms or 0.0) / 1e3,
         max_age_s=(args.max_age_ms or 0.0) / 1e3,
         sensor_s=args.sensor_ms / 1e3,
@@ -120,8 +131,6 @@ def _targets(args: argparse.Namespace) -> Targets:
 
 def _specs(texts: Sequence[str]) -> list[DeviceSpec]:
     """Return the devices; those of this machine must be there."""
-    from dataclasses import replace
-
     from physis_ros.commands import local
     from physis_ros.commands.specs import parse_spec
 
@@ -164,7 +173,8 @@ def _profile(args: argparse.Namespace, specs: Sequence[DeviceSpec]) -> Profile:
 def _told(chosen: Plan, typical: Plan, names: Sequence[str], objective: str) -> str:
     """Return the choice in words."""
     lines = [
-        f'picked for {objective}: {chosen.grouping.scheme} ({chosen.grouping.shape}) on '
+        f'picked for {objective}, streams: {len(chosen.placements)}: '
+        f'{chosen.grouping.scheme} ({chosen.grouping.shape}) on '
         f'{len(chosen.devices)} of {len(names)} devices, batches of up to {chosen.max_batch}, '
         f'{chosen.in_flight} chunks in flight',
         f'  usually (p50) period {typical.period_s * 1e3:.2f} ms, response '
@@ -186,6 +196,7 @@ def _as_dict(
     return {
         'pareto': [_figures(one) for one in best],
         'named': {one.grouping.scheme: _figures(one) for one in schemes},
+        'streams': len(chosen.placements),
         'picked': {**_figures(chosen), 'hosts': [list(hosts) for hosts in chosen.hosts]},
         'picked_p50': _figures(typical),
     }

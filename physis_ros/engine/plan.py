@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from physis_ros.engine.cost import ModelCost
@@ -24,6 +24,7 @@ from physis_ros.errors import ParameterError, PlanError
 
 OBJECTIVES = ('youngest', 'fleet')
 _SETTLE, _CHUNKS = 3, 24
+_MOST_STREAMS = 64
 
 
 @dataclass(frozen=True)
@@ -208,6 +209,42 @@ def choose(options: Sequence[Plan], targets: Targets, objective: str = 'youngest
     if objective == 'youngest':
         return min(able, key=lambda plan: (plan.worst_age_s, len(plan.devices)))
     return min(able, key=lambda plan: (plan.on_time_cost_s, plan.worst_age_s))
+
+
+def most_streams(model: ModelCost, pool: DevicePool, targets: Targets) -> int:
+    """
+    Return how many streams at once some plan carries within the targets; 1 when not even one.
+
+    Found by doubling and halving: what carries some also carries fewer. No more are tried than
+    there is time for when every batch is full, nor more than 64.
+
+    :param targets: with an SLO; their number of streams is not looked at.
+    """
+    row_s = model.passes * sum(
+        min(t / n for n, t in enumerate(curve.times_s[: targets.max_batch], start=1))
+        for curve in model.curves
+    )
+    speed = sum(device.speed for device in pool.devices)
+    low, high = 1, min(_MOST_STREAMS, int(targets.slo_s * speed / row_s)) + 1
+    step = 2
+    while high - low > 1:
+        middle = min(low * step, (low + high) // 2)
+        if _carries(model, pool, replace(targets, streams=middle)):
+            low = middle
+        else:
+            high, step = middle, high
+    return low
+
+
+def _carries(model: ModelCost, pool: DevicePool, targets: Targets) -> bool:
+    """Tell whether some plan meets the targets."""
+    batches = sorted({1, targets.max_batch}, reverse=True)
+    found = (
+        predict(model, pool, targets, grouping, max_batch)
+        for grouping in groupings(model, len(pool))
+        for max_batch in batches
+    )
+    return any(plan is not None and plan.meets(targets) for plan in found)
 
 
 def table(options: Sequence[Plan], chosen: Plan | None = None) -> str:
