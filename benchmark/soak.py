@@ -5,7 +5,7 @@ Does anything grow or drift? A simulated day and a real run, both with the real 
 
 Simulated: producer, player and accounts driven through 24 h by time as an argument, with an epoch,
 a pause, an outage and broken messages every hour. Real: the nodes of the demo, watched from
-outside. After warm-up, the first half, the slope of private memory must not be told from zero
+outside. After warm-up, the first half, the growth of private memory must not be told from zero
 (95 % confidence over 20 blocks), threads and open files must not grow, every simulated hour must
 count the same, and the servo must tick on one grid to the end. Takes about 15 minutes for the day
 on an idle machine, and --minutes.

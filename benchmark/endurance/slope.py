@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,14 +11,13 @@ import numpy as np
 from scipy import stats
 
 CONFIDENCE = 0.95
-# Samples follow each other; means of this many blocks are taken for independent.
 BLOCKS = 20
 
 
 @dataclass(frozen=True)
 class Slope:
     """
-    A straight line through samples.
+    How a quantity grew.
 
     :param per_hour: units of the samples per hour.
     :param low_per_hour: lower end of the 95 % confidence interval; ``high_per_hour`` the upper.
@@ -40,7 +40,10 @@ class Slope:
 
 def slope(hours: Sequence[float], values: Sequence[float]) -> Slope:
     """
-    Fit a line to the means of 20 blocks of the samples (least squares, Student's t).
+    Return the mean growth from block to block of 20 blocks of samples (Student's t).
+
+    Memory is a sum of what was taken and given back, so its samples are not independent of each
+    other, but what it grows by is: a line through them would take a single page for a trend.
 
     :raises ValueError: below two samples a block.
     """
@@ -48,12 +51,11 @@ def slope(hours: Sequence[float], values: Sequence[float]) -> Slope:
         raise ValueError(f'samples must be at least {2 * BLOCKS}, got {len(hours)}')
     blocks = np.array_split(np.stack([hours, values]), BLOCKS, axis=1)
     means = np.array([block.mean(axis=1) for block in blocks])
-    if np.ptp(means[:, 1]) == 0.0:
-        level = float(means[0, 1])
-        return Slope(0.0, 0.0, 0.0, level, level, len(hours))
-    fit = stats.linregress(means[:, 0], means[:, 1])
-    spread = float(stats.t.ppf((1 + CONFIDENCE) / 2, BLOCKS - 2) * fit.stderr)
-    found = float(fit.slope)
+    passed, grown = np.diff(means, axis=0).T
+    rates = grown / passed
+    found = float(rates.mean())
+    error = float(rates.std(ddof=1)) / math.sqrt(len(rates))
+    spread = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(rates) - 1)) * error
     return Slope(
         found, found - spread, found + spread, float(means[0, 1]), float(means[-1, 1]), len(hours)
     )
