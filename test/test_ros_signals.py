@@ -75,14 +75,14 @@ def test_X14_afterwards_it_is_a_flag_however_often(number: int) -> None:
     assert said(AFTER, int(number)) == f'True {signal.Signals(number).name}\n'
 
 
-@pytest.mark.parametrize('name', ['servo_node', 'wam_node'])
-def test_help_says_what_a_node_is_and_starts_nothing(name: str) -> None:
+def test_help_says_what_a_node_is_and_starts_nothing() -> None:
+    module = 'physis_ros.ros.servo_node'
     done = subprocess.run(
-        [sys.executable, '-m', f'physis_ros.ros.{name}', '--help', '--ros-args', '-p', 'a:=1'],
+        [sys.executable, '-m', module, '--help', '--ros-args', '-p', 'a:=1'],
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, '')
-    assert done.stdout.startswith(f'usage: {name} ')
+    assert done.stdout.startswith('usage: servo_node ')
     assert 'action chunks' in done.stdout
 
 
