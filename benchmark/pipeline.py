@@ -254,7 +254,8 @@ def main() -> int:
             figures['fixed'].append(fixed(workers, grouping, 4.0, 120))
             print(_fixed_line(figures['fixed'][-1]), flush=True)
     parts = [figures.get('flat_out'), *figures.get('fixed', [])]
-    # The other named plans stand beside ours for comparison; the bars are the stage plan's.
+    # The bars are the stage plan's, on a beat 4 % above the bound; flat out, and the other named
+    # plans, stand beside it for comparison.
     figures['holds'] = all(
         part['holds'] for part in parts if part and part.get('grouping', 'stage') == 'stage'
     )

@@ -191,3 +191,20 @@ def test_devices_are_written_short() -> None:
     ):  # fmt: skip
         with pytest.raises(ParameterError, match=reason):
             parse_spec(text)
+def test_a_fleet_is_planned_for_the_most_streams(
+    profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Six stages of 1 ms, ends for nothing, no gain from batches: six streams in 20 ms on two."""
+    content = json.loads(profile.read_text())
+    for timing in content['timings']:
+        end = timing['kind'] in ('encode', 'decode')
+        timing['p50_s'] = timing['p99_s'] = 1e-9 if end else 1e-3 * timing['batch']
+    costs = {'hop_s': 0.0, 'task_s': 0.0, 'crowding': 1.0, 'timings': content['timings']}
+    path = changed(profile, tmp_path / 'flat.json', **costs)
+    arguments = planned(path, '--objective', 'fleet', '--slo-ms', '20', '--max-batch', '1')
+    assert cli.main([*arguments, '--json']) == 0
+    assert json.loads(capsys.readouterr().out)['streams'] == 6
+    assert cli.main([*arguments, '--json', '--streams', '2']) == 0
+    assert json.loads(capsys.readouterr().out)['streams'] == 2
+
+

@@ -104,7 +104,7 @@ class Admitter:
         return answers
 
     def _quickest(self, demand: Demand, found: Placement) -> tuple[Placement, float]:
-        """Return a place that answers in time, looking at narrower ones when the first does not."""
+        """Return a place that answers in time; narrower ones are tried when the first does not."""
         best, least_s = found, alone_response_s(self.pool, found)
         if not demand.limit_s or least_s <= demand.limit_s:
             return best, least_s

@@ -145,7 +145,7 @@ class ModelCost:
         """
         if not self.overlaps:
             alone = np.array([curve.times_s[0] for curve in self.curves])
-            return alone[:, None] * np.arange(rows + 1)
+            return np.outer(alone, np.arange(rows + 1))
         known: dict[BatchCurve, FloatArray] = {}
         for curve in self.curves:
             if curve not in known:

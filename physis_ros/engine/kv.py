@@ -31,9 +31,8 @@ class KvBank:
 
     def __init__(self, spec: ModelSpec, rows: int, device: str) -> None:
         shape = (rows, spec.kv_slots, spec.tokens, spec.heads, spec.head_dim)
-        # Written here, not only promised: the first use of a page must not cost a fault then.
-        self.key = torch.empty(shape, dtype=spec.dtype, device=device).zero_()
-        self.value = torch.empty_like(self.key).zero_()
+        self.key = torch.zeros(shape, dtype=spec.dtype, device=device)
+        self.value = torch.zeros_like(self.key)
         ages, valids = _ages(spec)
         self.ages, self.valids = ages.to(device).split(1), valids.to(device).split(1)
 
@@ -41,6 +40,36 @@ class KvBank:
     def bytes(self) -> int:
         """Memory of keys and values [bytes]."""
         return 2 * self.key.numel() * self.key.element_size()
+
+    def touch(self, first: int, rows: int) -> None:
+        """Empty some rows; the first use of a page must not cost a fault later."""
+        self.key[first : first + rows].zero_()
+        self.value[first : first + rows].zero_()
+
+
+class KvShelf:
+    """
+    Banks of all streams side by side: a batch over streams is read where it lies.
+
+    For the memory of a processor, which is taken only when it is touched.
+
+    :param spec: sizes of the model.
+    :param streams: the most there can be.
+    """
+
+    def __init__(self, spec: ModelSpec, streams: int) -> None:
+        self._spec, self._streams = spec, streams
+        self._banks: dict[int, KvBank] = {}
+
+    def bank(self, stream: int, block: int, rows: int) -> tuple[KvBank, int]:
+        """
+        Return the bank of a block and the first row of a stream's own.
+
+        :param rows: of one stream, the same for all.
+        """
+        if block not in self._banks:
+            self._banks[block] = KvBank(self._spec, self._streams * rows, 'cpu')
+        return self._banks[block], stream * rows
 
 
 class KvRing:
@@ -155,8 +184,8 @@ class KvBatch:
     """
     The window of several rings at once.
 
-    Neighbouring rows of one bank are read where they lie; others are gathered into a workspace
-    made once.
+    Rows of one bank at equal distances are read where they lie; others are gathered into a
+    workspace made once.
 
     :param spec: sizes of the model.
     :param rows: the largest batch.
@@ -187,9 +216,9 @@ class KvBatch:
         age, valid = self._age[:count], self._valid[:count]
         torch.cat([ring.age for ring in rings], out=age)
         torch.cat([ring.valid for ring in rings], out=valid)
-        if _neighbours(rings):
-            bank, first = rings[0].bank, rings[0].row
-            rows = slice(first, first + count)
+        rows = _regular(rings)
+        if rows is not None:
+            bank = rings[0].bank
             return KvRead(bank.key[rows], bank.value[rows], age, valid)
         keys, values = self._key[:count], self._value[:count]
         torch.stack([ring.key for ring in rings], out=keys)
@@ -197,11 +226,15 @@ class KvBatch:
         return KvRead(keys, values, age, valid)
 
 
-def _neighbours(rings: Sequence[KvRing]) -> bool:
-    first = rings[0]
-    return all(
-        ring.bank is first.bank and ring.row == row for row, ring in enumerate(rings, first.row)
-    )
+def _regular(rings: Sequence[KvRing]) -> slice | None:
+    """Return the rows as a slice of their bank; None when they are none."""
+    bank, first, distance = rings[0].bank, rings[0].row, rings[1].row - rings[0].row
+    if distance < 1:
+        return None
+    for number, ring in enumerate(rings):
+        if ring.bank is not bank or ring.row != first + number * distance:
+            return None
+    return slice(first, rings[-1].row + 1, distance)
 
 
 def _ages(spec: ModelSpec) -> tuple[Tensor, Tensor]:

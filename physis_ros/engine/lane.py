@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from physis_ros.backbones.base import ModelSpec
@@ -23,10 +25,18 @@ class Lane:
     :param worker: whose stages.
     :param device: where its memory goes.
     :param keep: conditionings kept, at least as many as chunks in flight.
+    :param bank: gives for a block and a number of rows a bank and the first row to use.
     """
 
     def __init__(
-        self, name: str, spec: ModelSpec, grouping: Grouping, worker: int, device: str, keep: int
+        self,
+        name: str,
+        spec: ModelSpec,
+        grouping: Grouping,
+        worker: int,
+        device: str,
+        keep: int,
+        bank: Callable[[int, int], tuple[KvBank, int]] | None = None,
     ) -> None:
         self.name, self.grouping = name, grouping
         self.enters = worker in grouping.entries
@@ -43,8 +53,10 @@ class Lane:
         # The steps of one block side by side, as they run in one batch.
         for block in self.blocks:
             steps = [stage.step for stage in mine if stage.block == block]
-            bank = KvBank(spec, len(steps) if grouping.per_pass_kv else 1, device)
-            rings = [KvRing(spec, device, bank, row) for row in range(len(bank.key))]
+            rows = len(steps) if grouping.per_pass_kv else 1
+            kept, first = bank(block, rows) if bank else (KvBank(spec, rows, device), 0)
+            kept.touch(first, rows)
+            rings = [KvRing(spec, device, kept, first + row) for row in range(rows)]
             for row, step in enumerate(steps):
                 self._rings[step, block] = rings[row if grouping.per_pass_kv else 0]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -23,7 +24,7 @@ from physis_ros.engine.board import Board
 from physis_ros.engine.compute import Compute, Row
 from physis_ros.engine.entry import Entry
 from physis_ros.engine.grid import place
-from physis_ros.engine.kv import KvBatch, KvRing
+from physis_ros.engine.kv import KvBatch, KvRing, KvShelf
 from physis_ros.engine.lane import Lane
 from physis_ros.engine.layout import POOL, Layout, Site
 from physis_ros.engine.mailbox import Held
@@ -59,6 +60,8 @@ class WorkerLoop:
         self._device = config.device(me)
         self._compute = Compute(backbone, self._device)
         self._kv = KvBatch(self._spec, config.max_batch, self._device)
+        shared = self._device == 'cpu' and not layout.joint
+        self._shelf = KvShelf(self._spec, config.max_streams) if shared else None
         self._limit, self._hop_timeout_ns = config.max_batch, int(config.hop_timeout_s * 1e9)
         self._lanes: dict[int, Lane] = {}
         noise = NoiseSource(config.seed, self._spec.latent_shape)
@@ -146,10 +149,11 @@ class WorkerLoop:
     def _open(self, stream: int, life: int, opening: Opening) -> None:
         config, me, keep = self._layout.config, self._me, self._layout.board.slots
         grouping = place(self._spec, opening.owner, config.workers, config.override_kv_rule)
+        bank = None if self._shelf is None else partial(self._shelf.bank, stream)
         self._opening.add((stream, life))
         self._opener.open(
             stream, life, grouping.blocks_of(me),
-            lambda: Lane(opening.name, self._spec, grouping, me, self._device, keep),
+            lambda: Lane(opening.name, self._spec, grouping, me, self._device, keep, bank),
         )  # fmt: skip
 
     def _close(self, stream: int, life: int) -> None:
@@ -194,6 +198,9 @@ class WorkerLoop:
 
     def _choose(self, now_ns: int) -> Sequence[Task]:
         ready = self._ready()
+        if len(ready) < 2 and not self._patience_ns:
+            self._state[lay.WAITING] = 0
+            return ready
         self._state[lay.WAITING] = _longest(ready, self._spec.blocks)
         slack = (now_ns, self._stages_left, self._pace.batch_ns)
         batch = form_batch(ready, self._limit, *slack)

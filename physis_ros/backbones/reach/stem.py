@@ -65,7 +65,7 @@ class Stem(nn.Module):
     :param sizes: of the network.
     """
 
-    axis: Tensor
+    places: Tensor
 
     def __init__(self, sizes: ReachSizes) -> None:
         super().__init__()
@@ -81,7 +81,10 @@ class Stem(nn.Module):
             nn.Linear(sizes.features, sizes.features),
             nn.GELU(),
         )
-        self.register_buffer('axis', torch.linspace(-1, 1, MAP_PX), persistent=False)
+        axis = torch.linspace(-1, 1, MAP_PX)
+        down, across = torch.meshgrid(axis, axis, indexing='ij')
+        places = torch.stack([across.flatten(), down.flatten()], 1)
+        self.register_buffer('places', places, persistent=False)
 
     def forward(self, frames: Tensor, joints: Tensor, delay: Tensor) -> Seen:
         """
@@ -92,18 +95,28 @@ class Stem(nn.Module):
         :param delay: [B, 1] [s].
         """
         rows, history = frames.shape[:2]
-        image = (frames.flatten(0, 1).permute(0, 3, 1, 2).float() / 255 - BACKGROUND) * 2
-        low = F.relu(self.second(F.relu(self.first(image))))
-        points = self._points(self.heat(low)).reshape(rows, -1)
+        image = frames.flatten(0, 1).permute(0, 3, 1, 2).float()
+        image = image.mul_(2 / 255).sub_(2 * BACKGROUND)
+        low = F.relu_(self.second(F.relu_(self.first(image))))
+        points = self._points(low).reshape(rows, -1)
         newest = low.unflatten(0, (rows, history))[:, -1]
-        patches = self.patch(F.relu(self.third(newest))).flatten(2).transpose(1, 2)
+        patches = self.patch(F.relu_(self.third(newest))).flatten(2).transpose(1, 2)
         told, felt = delay_numbers(delay), joint_numbers(joints)
         feature = self.mix(torch.cat([points, felt, told], 1))
         return Seen(feature, patches, felt, told)
 
-    def _points(self, heat: Tensor) -> Tensor:
-        """Return where each channel is hottest, and how clearly, [rows, channels, 3]."""
-        weight = (SHARPNESS * heat.float()).flatten(2).softmax(2).unflatten(2, (MAP_PX, MAP_PX))
-        across, down = weight.sum(2), weight.sum(3)
-        peak = weight.flatten(2).amax(2)
-        return torch.stack([across @ self.axis, down @ self.axis, peak], 2)
+    def _points(self, low: Tensor) -> Tensor:
+        """
+        Return where each channel of the heat map is hottest, and how clearly.
+
+        The map is a convolution of one pixel: as a product it lies as the softmax wants it.
+
+        :param low: [rows, 32, MAP_PX, MAP_PX].
+        :returns: [rows, channels, 3]: across and down in -1 .. 1, and the peak.
+        """
+        pixels = low.permute(0, 2, 3, 1).flatten(1, 2)
+        heat = (SHARPNESS * self.heat.weight.flatten(1)) @ pixels.transpose(1, 2)
+        if self.heat.bias is not None:
+            heat = heat + SHARPNESS * self.heat.bias[:, None]
+        weight = heat.float().softmax(2)
+        return torch.cat([weight @ self.places, weight.amax(2, keepdim=True)], 2)
