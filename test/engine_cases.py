@@ -26,7 +26,7 @@ SECOND_NS = 1_000_000_000
 
 
 def inputs(number: int) -> dict[str, Any]:
-    """Return the synthetic model's inputs, different for every number, with a prefix from 500 on."""
+    """Return the synthetic model's inputs, one for each number; from 500 on with a prefix."""
     drawn = np.random.default_rng(number)
     made = {
         'frames': drawn.integers(0, 255, (1, 8, 8, 3), dtype=np.uint8),
