@@ -97,5 +97,5 @@ def test_a_pool_that_cannot_be_is_refused_before_anything_starts() -> None:
         Pool(PoolConfig('synthetic:blocks=3,steps=2', workers=7))
     with pytest.raises(ParameterError, match='do not allow renewal'):
         Pool(PoolConfig('synthetic:', conditioning='step'))
-    with pytest.raises(ParameterError, match=r"of keys .* got 'depth'"):
-        Pool(PoolConfig('synthetic:depth=3'))
+    with pytest.raises(ParameterError, match=r"of keys .* got 'layers'"):
+        Pool(PoolConfig('synthetic:layers=3'))
