@@ -81,7 +81,7 @@ class Fleet:
     def call(self, kind: Any, name: str, **request: Any) -> Any:
         """Call a service of the node."""
         client = self.bench.probe.create_client(kind, f'wam_node/{name}')
-        assert self.bench.spin_until(client.service_is_ready, 10), name
+        assert self.bench.spin_until(client.service_is_ready, 60), name
         answer = client.call_async(kind.Request(**request))
         assert self.bench.spin_until(answer.done, 60), name
         self.bench.probe.destroy_client(client)
