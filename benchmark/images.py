@@ -106,17 +106,10 @@ def receive(folder: Path, count: int) -> None:
 
 def in_turns(number: int, message: Any) -> tuple[int, int]:
     """Return what reading a message as RGB and a copy of its bytes take [ns]; order changes."""
-    from physis_ros.observation.image import decode_image
+    from physis_ros.ros.wam_inputs import colour_of
 
     def read() -> Any:
-        return decode_image(
-            message.height,
-            message.width,
-            message.encoding,
-            bool(message.is_bigendian),
-            message.step,
-            message.data,
-        )
+        return colour_of(message)
 
     plain = np.frombuffer(message.data, np.uint8)
     if number % 2:

@@ -154,6 +154,8 @@ def test_a_stream_opened_again_remembers_nothing() -> None:
             story.pool.close_stream('robot')
             story.expected.clear()
             story.oracle = Oracle(uri)
+        before = story.delivered
         story.open('robot')
         story.enter('robot')
         story.finish()
+        assert story.delivered == before + 1

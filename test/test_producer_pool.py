@@ -177,25 +177,21 @@ def test_two_producers_share_a_pool_and_a_collector(pool: Pool) -> None:
 
 
 def test_dead_worker_fails_the_stream() -> None:
+    got: list[Produced] = []
     with Pool(POOL) as pool:
         pool.start()
         pool.open_stream('arm')
-        _outlive_a_worker(pool)
-
-
-def _outlive_a_worker(pool: Pool) -> None:
-    got: list[Produced] = []
-    producer = Producer(pool, 'arm', CONFIG, SteadyClock(), got.append)
-    camera = Camera(producer)
-    producer.start()
-    camera.until(lambda: len(got) >= 2)
-    os.kill(pool.pids[1], signal.SIGKILL)
-    camera.until(lambda: producer.failure is not None)
-    assert isinstance(producer.failure, WorkerDied)
-    assert producer.status().state is ProducerState.FAILED
-    count = len(got)
-    assert producer.stop()
-    assert len(got) == count
+        producer = Producer(pool, 'arm', CONFIG, SteadyClock(), got.append)
+        camera = Camera(producer)
+        producer.start()
+        camera.until(lambda: len(got) >= 2)
+        os.kill(pool.pids[1], signal.SIGKILL)
+        camera.until(lambda: producer.failure is not None)
+        assert isinstance(producer.failure, WorkerDied)
+        assert producer.status().state is ProducerState.FAILED
+        count = len(got)
+        assert producer.stop()
+        assert len(got) == count
 
 
 def test_stopping_leaves_no_thread(pool: Pool) -> None:

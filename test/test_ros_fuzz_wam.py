@@ -37,7 +37,7 @@ from physis_ros.ros import qos
 from physis_ros.ros.conversions import image_message, time_message, time_ns
 from physis_ros.ros.wam import WamNode
 from physis_ros.ros.wam_diagnosis import stream_report
-from physis_ros.ros.wam_inputs import _colour
+from physis_ros.ros.wam_inputs import colour_of
 
 pytestmark = pytest.mark.ros
 
@@ -113,7 +113,7 @@ def refusal(message: Any) -> str:
             return 'malformed_joints'
     else:
         try:
-            resize(_colour(message), 64, 64)
+            resize(colour_of(message), 64, 64)
         except ObservationError:
             return 'images_refused'
     return '' if time_ns(message.header.stamp) > 0 else 'stamp_zero'

@@ -9,8 +9,8 @@ waits, and how much slower a stage gets when the other worker computes beside it
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -71,19 +71,6 @@ class HandoverProbe:
             self.close()
             raise
 
-    def __enter__(self) -> HandoverProbe:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close."""
-        self.close()
-
     def close(self) -> None:
         """End the workers."""
         for pool in self._pools:
@@ -117,7 +104,7 @@ def measure_handover(
     model: str, blocks: int, device: str = 'cpu', chunks: int = 40, models: str = REGISTRY
 ) -> Handover:
     """Start the pools of a :class:`HandoverProbe`, measure once, end them."""
-    with HandoverProbe(model, blocks, device, chunks, models) as probe:
+    with closing(HandoverProbe(model, blocks, device, chunks, models)) as probe:
         return probe.measure()
 
 

@@ -72,7 +72,7 @@ class WamInputs:
             take = partial(self._on_image, camera, _depth)
             return self._subscribe(Image, topic, take, 'no_frame')
         kind, topic = (CompressedImage, f'{topic}/compressed') if compressed else (Image, topic)
-        return self._subscribe(kind, topic, partial(self._on_image, camera, _colour), 'no_frame')
+        return self._subscribe(kind, topic, partial(self._on_image, camera, colour_of), 'no_frame')
 
     def close(self) -> None:
         """Unsubscribe."""
@@ -151,7 +151,7 @@ def _depth(message: Image) -> DepthArray:
     )
 
 
-def _colour(message: Image | CompressedImage) -> ByteArray:
+def colour_of(message: Image | CompressedImage) -> ByteArray:
     """Return a picture as RGB."""
     if isinstance(message, CompressedImage):
         return decode_compressed(message.format, message.data)
