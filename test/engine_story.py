@@ -50,6 +50,14 @@ class Story:
         self.oracle.open(name)
         self.epochs[name] = 0
 
+    def open_at_last(self, name: str) -> None:
+        """Open a stream, however long nobody is taken on."""
+        until_s = time.monotonic() + 20
+        while name not in self.epochs:
+            assert time.monotonic() < until_s, f'{name} is never taken on: {self.pool.overload}'
+            self.open(name)
+            self.take(self.pool.next_result(0.01))
+
     def close(self, name: str) -> None:
         self.pool.close_stream(name)
         self.oracle.close(name)
