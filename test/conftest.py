@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,21 +71,49 @@ class Bench:
         self.executor.shutdown()
 
 
-def made_bench() -> Iterator[Bench]:
-    """Make a bench in a context of its own, and take it down."""
+def shared_domain() -> int:
+    """
+    Return the domain of what tests of a file share.
+
+    It is not that of single tests: there may be a node of the same name there, and a client that
+    meets two servers under one name may never call its service ready.
+    """
+    own, first, count = int(os.environ.get('ROS_DOMAIN_ID', '0')), 10, 90
+    return first + (own - first + count // 2) % count
+
+
+@contextmanager
+def made_bench(domain: int | None = None) -> Iterator[Bench]:
+    """
+    Make a bench in a context of its own, and take it down.
+
+    :param domain: default: that of the environment.
+    """
     rclpy = pytest.importorskip('rclpy')
     from rclpy.signals import SignalHandlerOptions
 
     context = rclpy.Context()
-    rclpy.init(context=context, signal_handler_options=SignalHandlerOptions.NO)
+    rclpy.init(
+        context=context, domain_id=domain, signal_handler_options=SignalHandlerOptions.NO
+    )
     made = Bench(context)
     yield made
     made.close()
     rclpy.try_shutdown(context=context)
 
 
-bench = pytest.fixture(made_bench, name='bench')
-shared_bench = pytest.fixture(made_bench, name='shared_bench', scope='module')
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """Give a bench for one test."""
+    with made_bench() as made:
+        yield made
+
+
+@pytest.fixture(scope='module')
+def shared_bench() -> Iterator[Bench]:
+    """Give a bench for the tests of a file, where a shared launcher's processes are, too."""
+    with made_bench(shared_domain()) as made:
+        yield made
 
 
 class Launcher:
@@ -92,10 +121,12 @@ class Launcher:
     Starts nodes as processes.
 
     :param folder: for their logs.
+    :param domain: of the processes; default: that of the environment.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, domain: int | None = None) -> None:
         self._folder = folder
+        self._own = {} if domain is None else {'ROS_DOMAIN_ID': str(domain)}
         self._processes: list[subprocess.Popen[bytes]] = []
         self._logs: list[Path] = []
 
@@ -116,7 +147,7 @@ class Launcher:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=ROOT,
-                env={**os.environ, 'PYTHONUNBUFFERED': '1'},
+                env={**os.environ, 'PYTHONUNBUFFERED': '1', **self._own},
                 start_new_session=True,
             )
         self._processes.append(process)
@@ -151,6 +182,6 @@ def launcher(tmp_path: Path) -> Iterator[Launcher]:
 @pytest.fixture(scope='module')
 def shared_launcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
     """Give a launcher whose processes end with the tests of a file."""
-    made = Launcher(tmp_path_factory.mktemp('logs'))
+    made = Launcher(tmp_path_factory.mktemp('logs'), shared_domain())
     yield made
     made.close()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ pytest.importorskip('rclpy')
 pytest.importorskip('physis_ros.msg')
 
 import numpy as np
-from conftest import Bench
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.lifecycle import TransitionCallbackReturn
 from ros_cases import picture
@@ -110,23 +108,16 @@ class Fleet:
 
 
 @pytest.fixture(scope='module')
-def fleet() -> Iterator[Fleet]:
+def fleet(shared_bench: Any) -> Fleet:
     """Give a node with two running streams; each test leaves it so."""
-    import rclpy
-    from rclpy.signals import SignalHandlerOptions
-
-    context = rclpy.Context()
-    rclpy.init(context=context, signal_handler_options=SignalHandlerOptions.NO)
-    bench = Bench(context)
-    made = Fleet(bench, streams=['left', 'right'], period_ms=80.0, **{'right.period_ms': 120.0})
+    given = {'period_ms': 80.0, 'right.period_ms': 120.0}
+    made = Fleet(shared_bench, streams=['left', 'right'], **given)
     made.robot('left/')
     made.robot('right/')
     made.up()
     assert made.flows('left/', 8)
     assert made.flows('right/', 8)
-    yield made
-    bench.close()
-    rclpy.try_shutdown(context=context)
+    return made
 
 
 def test_each_stream_has_its_own_chunks_period_and_status(fleet: Fleet) -> None:
