@@ -68,9 +68,17 @@ class Oracle:
     def commit(self, stream: str, chunk: int, number: int) -> None:
         self._engine.commit(stream, chunk, batched(witnessed(number)))
 
-    def run(self, stream: str, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return actions and frames of the stream's next chunk."""
-        decoded = self._engine.run(stream, batched(inputs(number)), True)
+    def run(self, stream: str, number: int, *later: int) -> tuple[np.ndarray, np.ndarray]:
+        """
+        Return actions and frames of the stream's next chunk.
+
+        :param later: what each step after the first takes; none: what that took.
+        """
+        shown = {n: batched(inputs(n)) for n in {number, *later}}
+        if later:
+            decoded = self._engine.run_renewed(stream, [shown[n] for n in (number, *later)], True)
+        else:
+            decoded = self._engine.run(stream, shown[number], True)
         assert decoded.frames is not None
         return decoded.actions[0].numpy(), decoded.frames[0].numpy()
 

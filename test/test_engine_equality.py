@@ -3,23 +3,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from engine_cases import Oracle, inputs, witnessed
+from engine_cases import Oracle, inputs, spec_of, witnessed
 from engine_story import Story, play
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from physis_ros.backbones.base import KvRule, ModelSpec
 from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.pool import Pool
 from physis_ros.errors import EngineError, ObservationError, PlanError
 
 MODELS = st.builds(
-    'synthetic:blocks={},steps={},window={},sink={},tokens={},width=8,heads=1'.format,
+    'synthetic:blocks={},steps={},window={},sink={},tokens={},kv_rule={},conditioning={},'
+    'width=8,heads=1'.format,
     st.integers(1, 4),
     st.integers(1, 4),
     st.integers(0, 3),
     st.integers(0, 2),
     st.integers(1, 5),
+    st.sampled_from(['same_step', 'same_step', 'clean']),
+    st.sampled_from(['entry', 'step']),
 )
 
 
@@ -27,6 +33,8 @@ MODELS = st.builds(
 def configs(draw: st.DrawFn) -> PoolConfig:
     """Draw a model, a grouping that fits it, and everything that must not matter."""
     model = draw(MODELS)
+    spec = spec_of(model)
+    override = spec.kv_rule is KvRule.CLEAN and draw(st.booleans())
     kwargs = {
         'model': model,
         'seed': draw(st.integers(0, 3)),
@@ -34,16 +42,27 @@ def configs(draw: st.DrawFn) -> PoolConfig:
         'max_streams': 3,
         'in_flight': draw(st.integers(1, 6)),
         'max_batch': draw(st.sampled_from([1, 2, 8])),
+        'batch_wait_us': draw(st.sampled_from([0.0, 100.0, 2000.0])),
+        'conditioning': draw(st.sampled_from(sorted({'entry', spec.conditioning}))),
+        'override_kv_rule': override,
     }
-    grouping = draw(st.sampled_from(['stage', 'step', 'block', 'explicit']))
-    blocks, steps = (int(part.partition('=')[2]) for part in model[10:].split(',')[:2])
-    if grouping == 'explicit':
-        owner = draw(st.lists(st.integers(0, 2), min_size=blocks * steps, max_size=blocks * steps))
+    return PoolConfig(**kwargs, **draw(groupings(spec, spec.steps if override else spec.passes)))
+
+
+@st.composite
+def groupings(draw: st.DrawFn, spec: ModelSpec, passes: int) -> dict[str, Any]:
+    """Draw who runs what; clean weights that are not overridden keep a block's passes together."""
+    together = passes > spec.steps
+    scheme = draw(st.sampled_from(['stage', 'step', 'block', 'serial', 'explicit']))
+    if scheme == 'explicit':
+        count = spec.blocks if together else spec.blocks * passes
+        owner = draw(st.lists(st.integers(0, 2), min_size=count, max_size=count))
         used = sorted(set(owner))
-        owner = [used.index(worker) for worker in owner]
-        return PoolConfig(assignment=tuple(owner), workers=len(used), **kwargs)
-    most = {'stage': blocks * steps, 'step': steps, 'block': blocks}[grouping]
-    return PoolConfig(grouping=grouping, workers=draw(st.integers(1, min(most, 4))), **kwargs)
+        owner = [used.index(worker) for worker in owner] * (passes if together else 1)
+        return {'assignment': tuple(owner), 'workers': len(used)}
+    units = {'stage': spec.blocks * passes, 'step': passes, 'block': spec.blocks, 'serial': 1}
+    most = 1 if together and scheme in ('stage', 'step') else min(units[scheme], 4)
+    return {'grouping': scheme, 'workers': draw(st.integers(1, most))}
 
 
 SETTINGS = settings(
@@ -81,6 +100,21 @@ def test_clean_weights_equal_their_oracle(grouping: str, sink: int) -> None:
 def test_commits_take_their_turn_in_any_plan(config: PoolConfig, seed: int, streams: int) -> None:
     story = play(config, seed, streams, resets=True, commits=True)
     assert streams <= story.delivered <= story.entered
+
+
+@pytest.mark.parametrize('rule', ['same_step', 'clean'])
+@pytest.mark.parametrize('grouping', ['serial', 'block', 'stage'])
+def test_steps_take_what_was_newest_as_they_began(grouping: str, rule: str) -> None:
+    uri = f'synthetic:blocks=3,steps=3,kv_rule={rule},conditioning=step,width=8,heads=1'
+    workers = 1 if grouping == 'serial' else 3
+    clean = rule == 'clean'
+    config = PoolConfig(
+        uri, workers, grouping, conditioning='step', max_streams=2, max_batch=4, in_flight=3,
+        batch_wait_us=200.0, override_kv_rule=clean and grouping == 'stage',
+    )  # fmt: skip
+    story = play(config, seed=7, streams=2, resets=False, commits=True)
+    assert story.renewed > 0
+    assert story.pool.grouping.overlaps == (not clean or grouping == 'stage')
 
 
 @pytest.mark.parametrize('rule', ['same_step', 'clean'])

@@ -61,7 +61,8 @@ def rounds(story: Story, count: int) -> None:
             while not story.pool.ready(name):
                 story.take(story.pool.next_result(0.0))
             story.enter(name)
-    story.finish()
+            story.renew()
+    story.quiet()
 
 
 def held(loops: Iterable[object]) -> tuple[int, int]:

@@ -7,7 +7,7 @@ Also the plain way to run a model where nothing need overlap: training checks, e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -83,9 +83,19 @@ class SerialEngine:
 
         :param inputs: each [1, *shape], as the model's input specs say.
         """
+        return self.run_renewed(stream, [inputs] * self._spec.steps, decode_frames)
+
+    def run_renewed(
+        self, stream: str, shown: Sequence[Mapping[str, Tensor]], decode_frames: bool = False
+    ) -> Decoded:
+        """
+        Compute the stream's next chunk, of which each step takes an observation of its own (E11).
+
+        :param shown: the inputs of each denoise step, as for :meth:`run`.
+        """
         state = self._of(stream)
         with torch.inference_mode():
-            decoded = self._chunk(stream, state, inputs, decode_frames)
+            decoded = self._chunk(stream, state, shown, decode_frames)
         state.chunk += 1
         return decoded
 
@@ -105,14 +115,18 @@ class SerialEngine:
         state.turn += 1
 
     def _chunk(
-        self, stream: str, state: _Stream, inputs: Mapping[str, Tensor], frames: bool
+        self, stream: str, state: _Stream, shown: Sequence[Mapping[str, Tensor]], frames: bool
     ) -> Decoded:
-        conditioning = self._compute.backbone.encode(inputs)
+        encoded, inputs = None, shown[0]
         latent: Tensor | None = None
         for step in range(self._plan.passes):
+            # The clean pass after the last step takes what that took.
+            before, inputs = inputs, shown[min(step, len(shown) - 1)]
+            if encoded is None or inputs is not before:
+                encoded = self._compute.backbone.encode(inputs)
             noise = self._draw(stream, state, state.chunk, step)
             held = None if latent is None else self._compute.constrain(latent, inputs)
-            left = self._pass(state, state.chunk, Row(step, held, conditioning, noise))
+            left = self._pass(state, state.chunk, Row(step, held, encoded, noise))
             latent = latent if left is None else left
         if latent is None:
             raise EngineError(f'{self._spec.name} left no latent')
