@@ -139,7 +139,7 @@ class _Recount:
             self.player.activate(self._last_ns)
             self._active = True
         if item.other_engine and item.chunk.epoch < self.player.epoch:
-            self.player = _anew(self.player, self._last_ns)
+            self.player.begin_anew()
         arrived_ns = item.arrived_ns(self._last_ns)
         verdict = self.player.offer(item.chunk, arrived_ns)
         self._offered.add((item.chunk.epoch, item.chunk.chunk))
@@ -181,14 +181,6 @@ class _Recount:
         """Return everything."""
         figures = self.player.account.figures()
         return Recomputed(figures, self._first, self._settled, self._last)
-
-
-def _anew(player: Player, now_ns: int) -> Player:
-    """Return a player of another engine's chunks with the same account, as the servo makes it."""
-    other = Player(player.config)
-    other.account = player.account
-    other.activate(now_ns)
-    return other
 
 
 def _in_order(recording: Recording) -> Iterator[_Offered | Tick | _Malformed | _Told]:

@@ -57,12 +57,15 @@ class Gate:
 
     def __init__(self, config: GateConfig, limits: Limits) -> None:
         self.config, self._limits = config, limits
-        self.epoch = -1
-        self._last = -1
+        self.begin_anew()
 
     def reconfigure(self, config: GateConfig, limits: Limits) -> None:
         """Judge by other rules from the next chunk on."""
         self.config, self._limits = config, limits
+
+    def begin_anew(self) -> None:
+        """Know no epoch."""
+        self.epoch, self._last = -1, -1
 
     def begin(self, epoch: int) -> bool:
         """Go on to ``epoch``; False when it is not a newer one."""

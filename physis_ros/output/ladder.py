@@ -5,7 +5,8 @@ The underrun ladder: what is commanded when no chunk can be played.
 Hold keeps the last motion (its velocity) for a moment, so that a chunk a few ticks late leaves no
 mark; ramp brings that velocity to rest, with bounded jerk (Ruckig); silent commands nothing and
 leaves the robot to its own controller. Which rung follows from the time since the underrun began
-alone: a clock that stands still climbs nothing.
+alone: a clock that stands still climbs nothing. The limits of motion are kept from the very state
+that was commanded last, its acceleration too.
 """
 
 from __future__ import annotations
@@ -68,10 +69,11 @@ class Ladder:
 
     :param config: the rungs.
     :param start: the last commanded state and its instant.
-    :param acceleration: with which the ramp begins [A]; 0 by default.
+    :param acceleration: with which it was commanded [A]; 0 by default. It ends as fast as the
+        jerk allows, and its end belongs to the hold.
     """
 
-    __slots__ = ('_hold_ns', '_ramp', '_start', 'rest_ns')
+    __slots__ = ('_began', '_hold_ns', '_jerk', '_ramp', '_start', 'rest_ns')
 
     def __init__(
         self, config: LadderConfig, start: State, acceleration: FloatArray | None = None
@@ -80,9 +82,11 @@ class Ladder:
         if acceleration is not None:
             # Without a limit of jerk it may end at once.
             began = np.where(np.isfinite(config.jerk), acceleration, 0.0)
-        self._start = start
+        self._start, self._began = start, began
+        self._jerk: FloatArray = np.where(began == 0.0, 0.0, config.jerk)
         self._hold_ns = config.hold_ns
-        self._ramp = _ramp(config, start, began) or _ramp(config.unlimited(), start, began)
+        held = self._held(config.hold_ns * NS)
+        self._ramp = _ramp(config, *held) or _ramp(config.unlimited(), *held)
         needed_ns = 0 if self._ramp is None else round(self._ramp.duration / NS)
         ramp_ns = max(config.ramp_ns, needed_ns)
         #: The instant of rest; silent from then on.
@@ -90,19 +94,40 @@ class Ladder:
 
     def at(self, time_ns: int) -> tuple[Play, FloatArray, FloatArray]:
         """Return the rung, position and velocity at ``time_ns``; the rest pose when silent."""
+        return (self.rung(time_ns), *self.state(time_ns)[:2])
+
+    def rung(self, time_ns: int) -> Play:
+        """Return the rung at ``time_ns``."""
+        if time_ns - self._start.time_ns < self._hold_ns:
+            return Play.HOLD
+        return Play.RAMP if time_ns < self.rest_ns else Play.SILENT
+
+    def state(self, time_ns: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return position, velocity and acceleration at ``time_ns`` [A]."""
         passed_ns = max(time_ns - self._start.time_ns, 0)
         if passed_ns < self._hold_ns:
-            moved = self._start.velocity * (passed_ns * NS)
-            return Play.HOLD, self._start.position + moved, self._start.velocity
-        rung = Play.RAMP if time_ns < self.rest_ns else Play.SILENT
+            return self._held(passed_ns * NS)
         if self._ramp is None:
-            return rung, self._start.position, np.zeros(len(self._start.position))
+            still = np.zeros(len(self._start.position))
+            return self._start.position, still, still
         ramped_s = min((passed_ns - self._hold_ns) * NS, self._ramp.duration)
-        position, velocity, _ = self._ramp.at_time(ramped_s)
-        return rung, np.array(position), np.array(velocity)
+        position, velocity, acceleration = self._ramp.at_time(ramped_s)[:3]
+        return np.array(position), np.array(velocity), np.array(acceleration)
+
+    def _held(self, passed_s: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the state so long after the start, while the velocity is kept."""
+        began, start = self._began, self._start
+        end_s = np.abs(began) / np.where(began == 0.0, 1.0, self._jerk)
+        jerk, s = -np.sign(began) * self._jerk, np.minimum(end_s, passed_s)
+        velocity = start.velocity + s * (began + s * jerk / 2.0)
+        swung = s * (start.velocity + s * (began / 2.0 + s * jerk / 6.0))
+        position = start.position + swung + (passed_s - s) * velocity
+        return position, velocity, np.where(passed_s < end_s, began + s * jerk, 0.0)
 
 
-def _ramp(config: LadderConfig, start: State, began: FloatArray) -> Trajectory | None:
+def _ramp(
+    config: LadderConfig, position: FloatArray, velocity: FloatArray, began: FloatArray
+) -> Trajectory | None:
     """
     Plan the way to rest from where the hold leads; None when it cannot be planned.
 
@@ -110,12 +135,12 @@ def _ramp(config: LadderConfig, start: State, began: FloatArray) -> Trajectory |
     4 v / R^2; a limit that is lower makes the stop longer. An acceleration with which it begins
     ends as fast as the limit allows, so that the speed does not rise beyond its own.
     """
-    joints, ramp_s, speed = len(start.position), config.ramp_ns * NS, np.abs(start.velocity)
+    joints, ramp_s, speed = len(position), config.ramp_ns * NS, np.abs(velocity)
     given, plan = InputParameter(joints), Trajectory(joints)
     given.control_interface = ControlInterface.Velocity
     given.synchronization = Synchronization.No
-    given.current_position = start.position + start.velocity * (config.hold_ns * NS)
-    given.current_velocity, given.current_acceleration = start.velocity, began
+    given.current_position = position
+    given.current_velocity, given.current_acceleration = velocity, began
     given.target_velocity = np.zeros(joints)
     deceleration = np.maximum(np.maximum(2 * speed / ramp_s, np.abs(began)), LEAST)
     given.max_acceleration = np.minimum(config.acceleration, deceleration)

@@ -93,6 +93,11 @@ class Timeline:
         self.clear()
         return True
 
+    def begin_anew(self) -> None:
+        """Know no epoch any more: whoever sends chunks from now on counts from 0."""
+        self._gate.begin_anew()
+        self.clear()
+
     def clear(self) -> None:
         """Drop every chunk; epoch and sequence stay."""
         self._stretches.clear()

@@ -66,6 +66,8 @@ class ServoNode(Node):
         super().__init__('servo_node', **options)
         self.config = declare(self, ServoConfig)
         self.player = Player(self.config.player)
+        # Its account counts from here on.
+        self._begun_ns = time.monotonic_ns()
         self._adapter = Adapter(self.config, self.player)
         self._ros_time = RosClock(self)
         self._steps = ClockSteps()
@@ -223,6 +225,7 @@ class ServoNode(Node):
                 warm_up=phase is Phase.WARMING,
                 due=phase is Phase.ACTIVE,
                 depth_ns=self.player.depth_ns(command.stamp_ns),
+                begun_ns=self._begun_ns,
                 steady_ns=steady_ns,
             )
         )
@@ -278,14 +281,10 @@ class ServoNode(Node):
         self._other_engine |= another and self._newest != NONE_YET
 
     def _begin_anew(self) -> None:
-        """Forget the last engine's epochs; the account goes on, and so does a pause."""
-        self.get_logger().info('another engine has begun: starting from the measured state')
+        """Forget the last engine's epochs; motion and account go on, and so does a pause."""
+        self.get_logger().info('another engine has begun: going on from the last command')
         self._newest, self._other_engine = NONE_YET, False
-        paused = self._paused
-        self.player = self.player.successor()
-        self._adapter = Adapter(self.config, self.player)
-        if not paused:
-            self.player.activate(self._ros_time.now_ns())
+        self.player.begin_anew()
 
     def _refused(self, chunk: str, why: str) -> None:
         """Say why a chunk was refused."""
@@ -368,6 +367,7 @@ class ServoNode(Node):
         return servo_report.Snapshot(
             now_ns=now_ns,
             stream=self._stream,
+            begun_ns=self._begun_ns,
             figures=self._figures,
             command=self._command,
             ticked_ns=self._ticked_ns,

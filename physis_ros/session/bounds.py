@@ -9,7 +9,7 @@ from physis_ros.output.limits import Limits
 from physis_ros.output.motion import Motion, MotionLimits
 from physis_ros.output.stretch import Sample
 from physis_ros.session.player_config import PlayerConfig
-from physis_ros.types import Command, Play, Reason
+from physis_ros.types import Command, FloatArray, Play, Reason
 
 
 class Bounds:
@@ -54,6 +54,20 @@ class Bounds:
         motion = self._moving(last, command)
         position, velocity = self.position.stopped(motion.position, motion.velocity)
         return motion, replace(command, position=position, velocity=velocity)
+
+    def led(self, command: Command, acceleration: FloatArray) -> tuple[Motion | None, Command]:
+        """
+        Return the motion of a command that keeps the limits of motion by itself, and the command.
+
+        :param acceleration: with which it goes on [A].
+        """
+        position, velocity = self.position.stopped(command.position, command.velocity)
+        kept = replace(command, position=position, velocity=velocity)
+        if self.still:
+            return None, kept
+        # A joint that is kept at its limit of position has stopped.
+        left = acceleration * (position == command.position)
+        return Motion(command.stamp_ns, position, velocity, left, velocity), kept
 
     def foretell(self, last: Motion | None, command: Command) -> tuple[Motion | None, Command]:
         """Return what :meth:`follow` does; without a motion the command is left as it is."""

@@ -48,20 +48,19 @@ class Foresight:
         :param last: the present command; ``motion`` and ``ladder`` likewise.
         """
         points: list[Command] = []
-        while len(points) < count and not (ladder and last.stamp_ns >= ladder.rest_ns):
+        # The command that is the rest itself has one point too: no trajectory may be empty.
+        while len(points) < count and not (points and ladder and last.stamp_ns >= ladder.rest_ns):
             time_ns = last.stamp_ns + dt_ns
             point = None if ladder else self.played(time_ns)
             if point is None:
                 if ladder is None:
-                    motion, ladder = self._descend(last, motion, dt_ns)
+                    ladder = self._descend(last, motion, dt_ns)
                 point = self.rung(ladder, time_ns)
-            motion, last = self.kept(motion, point)
+            motion, last = self.kept(motion, point) if ladder is None else (motion, point)
             points.append(last)
-        return (*points, *self._stop(last, None if motion else ladder, dt_ns))
+        return (*points, *self._stop(last, motion, ladder, dt_ns))
 
-    def _descend(
-        self, last: Command, motion: Motion | None, within_ns: int
-    ) -> tuple[Motion | None, Ladder]:
+    def _descend(self, last: Command, motion: Motion | None, within_ns: int) -> Ladder:
         """Return the ladder that begins at the last tick for which the timeline has something."""
         ticks = range(1, within_ns // self.period_ns + 1)
         left = bisect_left(
@@ -72,14 +71,16 @@ class Foresight:
         point = self.played(last.stamp_ns + left * self.period_ns) if left else None
         if point is not None:
             motion, last = self.kept(motion, point)
-        return motion, Ladder(self.ladder, _state(last))
+        return _ladder(self.ladder, last, motion)
 
-    def _stop(self, last: Command, ladder: Ladder | None, dt_ns: int) -> Iterator[Command]:
+    def _stop(
+        self, last: Command, motion: Motion | None, ladder: Ladder | None, dt_ns: int
+    ) -> Iterator[Command]:
         """Yield the rest of the way down, or a ramp of its own where no ladder was begun."""
         if not last.velocity.any():
             return
         if ladder is None:
-            ladder = Ladder(replace(self.ladder, hold_ns=0), _state(last))
+            ladder = _ladder(replace(self.ladder, hold_ns=0), last, motion)
         time_ns = last.stamp_ns
         step_ns = max(dt_ns, -((time_ns - ladder.rest_ns) // MOST_STOPPING))
         while time_ns < ladder.rest_ns:
@@ -87,6 +88,7 @@ class Foresight:
             yield self.rung(ladder, time_ns)
 
 
-def _state(command: Command) -> State:
-    """Return where a command leads."""
-    return State(command.stamp_ns, command.position, command.velocity)
+def _ladder(config: LadderConfig, last: Command, motion: Motion | None) -> Ladder:
+    """Return the ladder that begins where a command leads."""
+    start = State(last.stamp_ns, last.position, last.velocity)
+    return Ladder(config, start, None if motion is None else motion.acceleration)

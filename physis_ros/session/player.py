@@ -15,7 +15,7 @@ import numpy as np
 from physis_ros.output.account import Account
 from physis_ros.output.figures import Phase
 from physis_ros.output.interpolate import NS, State
-from physis_ros.output.ladder import Ladder
+from physis_ros.output.ladder import Ladder, LadderConfig
 from physis_ros.output.limits import usable
 from physis_ros.output.motion import Motion
 from physis_ros.output.stretch import Sample
@@ -72,11 +72,11 @@ class Player:
         self._offered_ns: int | None = None
         self._began_ns: int | None = None
 
-    def successor(self) -> Player:
-        """Return a player that knows no epoch; the account and the measured state go on."""
-        made = Player(self.config)
-        made.account, made._measured = self.account, self._measured
-        return made
+    def begin_anew(self) -> None:
+        """Know no epoch: another engine's chunks come. The motion goes on, and so does a pause."""
+        self._timeline.begin_anew()
+        if self._command is not None:
+            self._command = replace(self._command, epoch=self.epoch)
 
     def check(self, config: PlayerConfig) -> None:
         """Refuse a configuration that cannot take over; raises as ``check_change`` of it."""
@@ -162,10 +162,7 @@ class Player:
         self._braking = True
         if self._moved is not None and not self.at_rest:
             config = replace(self._ladder_config, hold_ns=0)
-            acceleration = None if self._motion is None else self._motion.acceleration
-            self._ladder = Ladder(config, self._leaving(self._moved, now_ns), acceleration)
-            # The ramp keeps the limits by itself, from this very motion on.
-            self._motion = None
+            self._ladder = self._going_down(config, self._moved, now_ns)
 
     @property
     def at_rest(self) -> bool:
@@ -237,10 +234,7 @@ class Player:
 
     def _within(self, command: Command) -> Command:
         """Keep a command within the limits of motion."""
-        if self._bounds.still or self._braking:
-            return command
-        if command.play is Play.SILENT:
-            self._motion = None
+        if self._bounds.still or command.play is not Play.PLAYING:
             return command
         self._motion, kept = self._bounds.follow(self._motion, command)
         return kept
@@ -298,11 +292,25 @@ class Player:
         if self._moved is None:
             return self._silence(now_ns, reason)
         if self._ladder is None:
-            self._ladder = Ladder(self._ladder_config, self._leaving(self._moved, now_ns))
-        rung, position, velocity = self._ladder.at(now_ns)
+            self._ladder = self._going_down(self._ladder_config, self._moved, now_ns)
+        rung = self._ladder.rung(now_ns)
+        lately = now_ns - self._moved.time_ns <= ABSENCE_NS
+        if rung is Play.SILENT and lately and self._moved.velocity.any():
+            # The instant of rest lay between two ticks; the robot is told to be there.
+            rung = Play.RAMP
         if rung is Play.SILENT:
             return self._silence(now_ns, reason)
-        return self._rung(now_ns, rung, reason, *self._limits.stopped(position, velocity))
+        position, velocity, acceleration = self._ladder.state(now_ns)
+        if now_ns >= self._ladder.rest_ns:
+            velocity = np.zeros(len(position))
+        command = self._rung(now_ns, rung, reason, position, velocity)
+        self._motion, kept = self._bounds.led(command, acceleration)
+        return kept
+
+    def _going_down(self, config: LadderConfig, moved: State, now_ns: int) -> Ladder:
+        """Return the ladder that leaves the last motion within the limits."""
+        acceleration = None if self._motion is None else self._motion.acceleration
+        return Ladder(config, self._leaving(moved, now_ns), acceleration)
 
     def _leaving(self, moved: State, now_ns: int) -> State:
         """Where the ladder begins: at the last command, or now when ticks were lost meanwhile."""
@@ -354,6 +362,7 @@ class Player:
 
     def _silence(self, now_ns: int, reason: Reason) -> Command:
         """Make the command that commands nothing."""
+        self._motion = None
         return self._rung(now_ns, Play.SILENT, reason, NOTHING, NOTHING)
 
     def upcoming(self, now_ns: int, count: int, dt_ns: int) -> tuple[Command, ...]:
