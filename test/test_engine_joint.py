@@ -22,7 +22,6 @@ from physis_ros.engine.cost import BatchCurve, ModelCost
 from physis_ros.engine.devices import Device, DevicePool
 from physis_ros.engine.door import Door, crowded, limited
 from physis_ros.engine.opening import Opening
-from physis_ros.engine.overload import HELD_IN_A_ROW, Pressure, Queue
 from physis_ros.engine.pool import Pool
 from physis_ros.errors import (
     AdmissionRefused,
@@ -205,32 +204,6 @@ def test_admission_closes_while_the_pool_is_behind() -> None:
         pool.enter('robot', inputs(0), time.monotonic_ns() + SECOND_NS, False)
         assert pool.overload is None, 'a chunk found its way free'
         pool.open_stream('late', slo_s=1.0)
-
-
-def test_overload_ends_when_nothing_is_asked_any_more() -> None:
-    """Whatever comes after the beat that had to wait: nothing, a pause, a new epoch."""
-    second = SECOND_NS
-    pressure = Pressure(blocks=3)
-    pressure.queues([Queue(3, 4), Queue(0, -1)])
-    for number in range(HELD_IN_A_ROW):
-        assert pressure.look(number, [(0, 1)]) is None
-        pressure.held('a', number)
-        pressure.entered('a')
-    found = pressure.look(10, [(0, 1)])
-    assert found is not None
-    assert (found.worker, found.step, found.block, found.streams) == (0, 1, 1, ('a',))
-    pressure.idle(['a'], second)
-    assert pressure.look(second, [(0, 1)]) is not None, 'a moment between two chunks'
-    pressure.idle(['a'], 3 * second)
-    assert pressure.look(3 * second, [(0, 1)]) is None
-
-    pressure.held('b', 4 * second)
-    pressure.free('b')  # it could enter now, and has nothing to enter with
-    assert pressure.look(9 * second, [(0, 1)]) is None
-    pressure.held('b', 9 * second)
-    assert pressure.look(11 * second, [(0, 1)]) is not None
-    pressure.forget('b')
-    assert pressure.look(11 * second, [(0, 1)]) is None
 
 
 def test_what_if_changes_nothing() -> None:

@@ -175,6 +175,7 @@ class Desk:
                     self._trace.add(span)
         states = crew.site.states
         self.metrics.queue_lengths = [state[lay.QUEUED] for state in states]
-        self._pressure.queues([Queue(s[lay.QUEUED], s[lay.WAITING] - 1) for s in states])
+        queues = [Queue(s[lay.QUEUED], s[lay.WAITING] - 1) for s in states]
+        self._pressure.queues(queues, time.monotonic_ns())
         self.metrics.dropped_tasks = sum(state[lay.DROPPED] for state in states)
         self.metrics.lost_spans = sum(ring.lost for ring in crew.site.spans.values())

@@ -62,7 +62,7 @@ class Members:
         with self._lock:
             now_ns = time.monotonic_ns()
             self._pressure.idle(self._streams.idle(), now_ns)
-            return self._pressure.look(now_ns, self._streams.hops())
+            return self._pressure.look(now_ns)
 
     def open(self, name: str, slo_s: float, response_s: float) -> None:
         """Take a stream on and bring it up, or leave nothing of it; see the pool."""
@@ -75,6 +75,7 @@ class Members:
             with self._lock:
                 most = self._layout.in_flight_of(len(grouping.used))
                 stream = self._streams.add(name, grouping, most)
+                self._pressure.follow(self._streams.hops())
                 self._desk.crew().board.set_era(stream.index, stream.era)
             try:
                 self._bring_up(stream)
@@ -94,6 +95,7 @@ class Members:
             self.until(lambda: not stream.awaiting, self._patience_s, f"closing of '{name}'")
             with self._lock:
                 self._streams.remove(stream)
+                self._pressure.follow(self._streams.hops())
                 self._pressure.forget(name)
             if self._door is not None:
                 self._door.leave(name)

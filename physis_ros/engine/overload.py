@@ -2,29 +2,34 @@
 """
 When more is asked of a pool than it can do, and where it is stuck. Pure; time is an argument.
 
-Entries are paced and mailboxes bounded, so nothing grows: too much work shows as chunks that are
-due and find the pipe full, one after the other, and as a queue in front of one worker that is
-longer than those of the workers behind it.
+Two queues tell it. The one at the entry: entries are paced and mailboxes bounded, so too much work
+shows as chunks that are due and find the pipe full, one after the other. And those inside, where a
+pipe is deep: more tasks stay before a worker than one batch of it takes, and more than before any
+of its neighbours behind it, while chunk after chunk comes in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# So many entries of a stream in a row had to wait, or one waits this long.
+# So many entries of a stream in a row had to wait, or one waits this long; likewise so many of
+# every stream came in while a queue stood, and it stands this long.
 HELD_IN_A_ROW = 4
 LONGEST_WAIT_NS = 1_000_000_000
 _SHARE = 0.2
+# Tasks on average, below which nobody waits.
+_NONE = 0.5
 
 
 class Queue(NamedTuple):
     """
     What one worker says of its queue.
 
-    :param waiting: tasks there.
-    :param stage: place in the chain of the one that waits longest; -1 when none does.
+    :param waiting: tasks there, those of its next batch included.
+    :param stage: place in the chain of the one that waits longest behind others; -1: none does.
     """
 
     waiting: int
@@ -36,12 +41,13 @@ class Overload:
     """
     The pool is asked for more than it can do.
 
-    :param worker: the one that holds the others up.
+    :param worker: the one that holds the others up; -1 when no worker has a queue, because
+        chunks wait outside, at the entry.
     :param step: and
-    :param block: the stage that waits longest there.
+    :param block: the stage before which they wait.
     :param waiting: tasks before it, on average.
-    :param since_steady_ns: when the first of the chunks was held back.
-    :param streams: whose chunks are held back.
+    :param since_steady_ns: when the first of them was held back.
+    :param streams: whose chunks are held back at the entry.
     """
 
     worker: int
@@ -53,17 +59,22 @@ class Overload:
 
     def text(self, now_ns: int) -> str:
         """Say it in one line."""
-        return (
-            f'overloaded for {(now_ns - self.since_steady_ns) / 1e9:.1f} s: chunks of '
-            f'{", ".join(self.streams)} wait for a full pipe; worker {self.worker} is behind, at '
-            f'step {self.step} block {self.block} with {self.waiting:.1f} tasks waiting; choose a '
-            f'longer period, fewer streams or more workers'
-        )
+        parts = []
+        if self.streams:
+            parts.append(f'chunks of {", ".join(self.streams)} wait for a full pipe')
+        place = f'step {self.step} block {self.block} with {self.waiting:.1f} tasks waiting'
+        if self.worker < 0:
+            parts.append(f'no worker has a queue, the entry is behind, at {place}')
+        else:
+            parts.append(f'worker {self.worker} is behind, at {place}')
+        lasts_s = (now_ns - self.since_steady_ns) / 1e9
+        change = 'choose a longer period, fewer streams or more workers'
+        return f'overloaded for {lasts_s:.1f} s: {"; ".join((*parts, change))}'
 
 
 @dataclass
-class _Waits:
-    """Entries of one stream that found the pipe full."""
+class _Entries:
+    """Entries of one stream, and those of them that found the pipe full."""
 
     due_ns: int = 0
     since_ns: int = 0
@@ -77,76 +88,105 @@ class _Waits:
 
 
 @dataclass
+class _Standing:
+    """A queue that stands, and how many chunks of each stream have come in since."""
+
+    since_ns: int
+    entered: Counter[str] = field(default_factory=Counter)
+
+    def lasts(self, streams: Collection[str], now_ns: int) -> bool:
+        # A queue of one burst is gone before the next one comes, however long the period is.
+        often = all(self.entered[name] >= HELD_IN_A_ROW for name in streams)
+        return bool(streams) and often and now_ns - self.since_ns > LONGEST_WAIT_NS
+
+
+@dataclass
 class Pressure:
     """
     Watches entries and queues. Not thread-safe.
 
     :param blocks: of the model, to name a stage.
+    :param batch: most tasks that a worker takes at once.
     """
 
     blocks: int
-    _waits: dict[str, _Waits] = field(default_factory=dict)
+    batch: int = 1
+    _entries: dict[str, _Entries] = field(default_factory=dict)
+    _behind: dict[int, list[int]] = field(default_factory=dict)
     _queues: dict[int, float] = field(default_factory=dict)
     _stages: dict[int, int] = field(default_factory=dict)
+    _standing: dict[int, _Standing] = field(default_factory=dict)
+
+    def follow(self, hops: Iterable[tuple[int, int]]) -> None:
+        """Note the (from, to) pairs of workers that hand on to each other."""
+        self._behind = {}
+        for source, target in hops:
+            self._behind.setdefault(source, []).append(target)
 
     def held(self, stream: str, now_ns: int) -> None:
         """Note that a chunk is due and cannot enter."""
-        waits = self._waits.setdefault(stream, _Waits())
-        waits.due_ns = waits.due_ns or now_ns
-        waits.since_ns = waits.since_ns or now_ns
-        waits.waited = True
+        entries = self._entries.setdefault(stream, _Entries())
+        entries.due_ns = entries.due_ns or now_ns
+        entries.since_ns = entries.since_ns or now_ns
+        entries.waited = True
 
     def free(self, stream: str) -> None:
         """Note that a chunk that is due could enter now; whether it does is another matter."""
-        waits = self._waits.get(stream)
-        if waits is not None:
-            waits.due_ns = 0
+        entries = self._entries.get(stream)
+        if entries is not None:
+            entries.due_ns = 0
 
     def entered(self, stream: str) -> None:
         """Note that a chunk has entered."""
-        waits = self._waits.get(stream)
-        if waits is None:
-            return
-        if waits.waited:
-            waits.due_ns, waits.waited, waits.in_a_row = 0, False, waits.in_a_row + 1
-        else:
-            del self._waits[stream]
+        entries = self._entries.setdefault(stream, _Entries())
+        if not entries.waited:
+            entries.in_a_row = entries.since_ns = 0
+        entries.in_a_row += entries.waited
+        entries.due_ns, entries.waited, entries.idle_ns = 0, False, 0
+        for standing in self._standing.values():
+            standing.entered[stream] += 1
 
     def forget(self, stream: str) -> None:
         """Forget a stream: it was closed, or has begun anew."""
-        self._waits.pop(stream, None)
+        self._entries.pop(stream, None)
+        for standing in self._standing.values():
+            del standing.entered[stream]
 
     def idle(self, streams: Collection[str], now_ns: int) -> None:
         """Note who has nothing in the pipe; who stays so for long has nothing to wait for."""
-        for name, waits in list(self._waits.items()):
-            waits.idle_ns = (waits.idle_ns or now_ns) if name in streams else 0
-            if waits.idle_ns and now_ns - waits.idle_ns > LONGEST_WAIT_NS:
-                del self._waits[name]
+        for name, entries in list(self._entries.items()):
+            entries.idle_ns = (entries.idle_ns or now_ns) if name in streams else 0
+            if entries.idle_ns and now_ns - entries.idle_ns > LONGEST_WAIT_NS:
+                self.forget(name)
 
-    def queues(self, found: Sequence[Queue]) -> None:
+    def queues(self, found: Sequence[Queue], now_ns: int) -> None:
         """Note how long the workers' queues are now."""
         for worker, queue in enumerate(found):
             mean = self._queues.get(worker, 0.0)
             self._queues[worker] = mean + _SHARE * (queue.waiting - mean)
-            if queue.stage >= 0:
+            if self._queues[worker] < _NONE:
+                self._stages.pop(worker, None)
+            elif queue.stage >= 0:
                 self._stages[worker] = queue.stage
+            behind = (found[target].waiting for target in self._behind.get(worker, ()))
+            if queue.waiting > max(self.batch, *behind, 0):
+                self._standing.setdefault(worker, _Standing(now_ns))
+            else:
+                self._standing.pop(worker, None)
 
-    def look(self, now_ns: int, hops: Collection[tuple[int, int]]) -> Overload | None:
-        """
-        Judge.
-
-        :param hops: the (from, to) pairs of workers that hand on to each other.
-        """
-        over = {name: waits for name, waits in self._waits.items() if waits.over(now_ns)}
-        if not over or not self._queues:
+    def look(self, now_ns: int) -> Overload | None:
+        """Judge."""
+        over = {name: found for name, found in self._entries.items() if found.over(now_ns)}
+        lasting = {w: s for w, s in self._standing.items() if s.lasts(self._entries, now_ns)}
+        if not over and not lasting:
             return None
-        worker = max(self._queues, key=lambda w: self._ahead_of(w, hops))
+        since_ns = min([e.since_ns for e in over.values()] + [s.since_ns for s in lasting.values()])
+        worker = max(lasting or self._stages, key=self._ahead, default=-1)
         step, block = divmod(self._stages.get(worker, 0), self.blocks)
-        since_ns = min(waits.since_ns for waits in over.values())
-        return Overload(worker, step, block, self._queues[worker], since_ns, tuple(sorted(over)))
+        waiting = self._queues[worker] if worker >= 0 else len(over)
+        return Overload(worker, step, block, waiting, since_ns, tuple(sorted(over)))
 
-    def _ahead_of(self, worker: int, hops: Collection[tuple[int, int]]) -> float:
+    def _ahead(self, worker: int) -> float:
         """Return by how much a worker's queue is longer than the longest behind it."""
-        after = (self._queues.get(target, 0.0) for source, target in hops if source == worker)
-        behind = max(after, default=0.0)
-        return self._queues[worker] - behind
+        behind = (self._queues.get(target, 0.0) for target in self._behind.get(worker, ()))
+        return self._queues[worker] - max(behind, default=0.0)

@@ -62,7 +62,7 @@ class Pool:
         self.spec: ModelSpec = registry(models).read_spec(config.model)
         self.grouping = config.group(self.spec) if door is None else door.group(self.spec, config)
         self.layout = Layout(self.spec, self.grouping, config, door is not None)
-        self._pressure = Pressure(self.spec.blocks)
+        self._pressure = Pressure(self.spec.blocks, config.max_batch)
         self._models, self._hire = models, crew
         self._lock = threading.RLock()
         self._streams = StreamTable(config.max_streams)
