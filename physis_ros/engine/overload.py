@@ -180,7 +180,9 @@ class Pressure:
         lasting = {w: s for w, s in self._standing.items() if s.lasts(self._entries, now_ns)}
         if not over and not lasting:
             return None
-        since_ns = min([e.since_ns for e in over.values()] + [s.since_ns for s in lasting.values()])
+        since_ns = min(
+            [found.since_ns for found in over.values()] + [s.since_ns for s in lasting.values()]
+        )
         worker = max(lasting or self._stages, key=self._ahead, default=-1)
         step, block = divmod(self._stages.get(worker, 0), self.blocks)
         waiting = self._queues[worker] if worker >= 0 else len(over)
