@@ -113,6 +113,9 @@ class ActionChunk:
     :param input_stamps_ns: capture time behind this chunk for each input: the cameras, ``joints``.
     :param times: where the time went.
     :param kv_rule: ``same_step`` or ``clean``; ``override`` when clean weights were pipelined.
+    :param taken_over: so many steps, from the first on, were drawn to what was committed already.
+    :param taken_over_stamps_ns: oldest capture time of each input behind what they were taken
+        from.
     """
 
     stream: str
@@ -125,6 +128,8 @@ class ActionChunk:
     input_stamps_ns: Mapping[str, int]
     times: ChunkTimes
     kv_rule: str = 'same_step'
+    taken_over: int = 0
+    taken_over_stamps_ns: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """
@@ -144,6 +149,13 @@ class ActionChunk:
             raise ChunkError(f'dt_ns must be > 0, got {self.dt_ns}')
         if not self.input_stamps_ns:
             raise ChunkError('input_stamps_ns must name at least one input, got none')
+        if not 0 <= self.taken_over <= self.horizon:
+            raise ChunkError(f'taken_over must be in 0..{self.horizon}, got {self.taken_over}')
+        if bool(self.taken_over) != bool(self.taken_over_stamps_ns):
+            raise ChunkError(
+                f'taken_over_stamps_ns must name inputs where steps were taken over, and only '
+                f'there, got {self.taken_over} steps of {dict(self.taken_over_stamps_ns)}'
+            )
 
     @property
     def horizon(self) -> int:

@@ -159,13 +159,18 @@ def put_times(maker: BagMaker, ms: int) -> Any:
     return maker.make('physis_ros/msg/ChunkTimes', **times)
 
 
-def put_tick(maker: BagMaker, ms: int, held: bool = False) -> None:
-    """Put a tick, played from a chunk when there is one and nothing is ``held``."""
+def put_tick(maker: BagMaker, ms: int, held: bool = False, begun_ms: int = 0) -> None:
+    """
+    Put a tick, played from a chunk when there is one and nothing is ``held``.
+
+    :param begun_ms: when its servo began.
+    """
     found = None if held else ages_ms(ms)
     common = {
         'header': maker.header(at(ms)), 'stream': 'arm', 'joint_names': ['shoulder', 'elbow'],
         'scheduled_steady_ns': ms * MS, 'ticked_steady_ns': ms * MS,
         'published_steady_ns': ms * MS + 100_000 * (ms % 8 == 4),
+        'begun_steady_ns': begun_ms * MS,
     }  # fmt: skip
     topic, kind = '/servo_node/playback', 'physis_ros/msg/Playback'
     if found is None:

@@ -91,6 +91,8 @@ class ChunkRecipe:
     inputs: int
     kv_rule: int
     stream: str
+    taken_over: int
+    taken_inputs: int
 
     def message(self, now_ns: int) -> ActionChunk:
         """Return the message."""
@@ -110,8 +112,11 @@ class ChunkRecipe:
             inputs=[InputStamp(name=f'input_{n}', stamp=stamp) for n in range(self.inputs)],
             times=ChunkTimes(capture=stamp, publish=self.start.at(now_ns)),
             kv_rule=self.kv_rule,
+            taken_over=self.taken_over,
+            taken_over_inputs=[
+                InputStamp(name=f'input_{n}', stamp=stamp) for n in range(self.taken_inputs)
+            ],
         )
-
 
     def refusal(self, least_dt_ns: int, most_dt_ns: int) -> ChunkReject | None:
         """
@@ -123,7 +128,9 @@ class ChunkRecipe:
         whole = self.length == self.horizon * width and self.horizon > 0
         known = not units or (len(units) == width and set(units) <= {'rad', 'm'})
         given = self.stream and self.inputs and self.kv_rule < 3 and self.dt_ns > 0
-        if not (whole and known and given):
+        steps, inputs = self.taken_over, self.taken_inputs
+        taken = steps <= self.horizon and (steps > 0) == (inputs > 0)
+        if not (whole and known and given and taken):
             return ChunkReject.MALFORMED
         if width != len(JOINTS):
             return ChunkReject.WRONG_WIDTH
@@ -143,6 +150,7 @@ def chunks(draw: Any) -> ChunkRecipe:
     horizon = draw(rarely(16, UINT32))
     whole = min(horizon, 32) * len(names)
     soon, seen = When(0, False), When(-50 * MS, False)
+    taken_over = draw(rarely(0, UINT32))
     return ChunkRecipe(
         epoch=draw(rarely(0, UINT32)),
         chunk=draw(st.one_of(st.integers(0, 30), UINT32)),
@@ -157,6 +165,8 @@ def chunks(draw: Any) -> ChunkRecipe:
         inputs=draw(rarely(2, st.integers(0, 3))),
         kv_rule=draw(rarely(0, st.integers(0, 255))),
         stream=draw(rarely('robot', st.sampled_from(['', 'robot', 'é']))),
+        taken_over=taken_over,
+        taken_inputs=draw(rarely(min(taken_over, 2), st.integers(0, 3))),
     )
 
 

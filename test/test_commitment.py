@@ -8,6 +8,7 @@ where they cannot hold.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,22 @@ def test_a_model_that_answers_after_three_seconds_is_held_to_its_prefix_too():
     assert prefix is not None
     assert prefix.frozen == 1
     assert prefix.actions[:2, 0].tolist() == [2.0, 3.0]
+
+
+def test_a_frozen_step_is_as_old_as_what_it_was_and_a_drawn_one_is_the_chunks_own():
+    made = commitment()
+    made.published(chunk(0, start_ms=100, observed_ms=10, publish_ms=90))
+    first = made.prefix(150 * MS)
+    assert (first.taken, first.stamps_ns) == (2, {'camera': 10 * MS})
+    second = replace(
+        chunk(1, start_ms=150, observed_ms=60, publish_ms=140),
+        taken_over=first.taken,
+        taken_over_stamps_ns=first.stamps_ns,
+    )
+    made.published(second, first.frozen)
+    assert made.prefix(160 * MS).stamps_ns == {'camera': 10 * MS}
+    # From here on nothing is chunk 0's own any more: what fades is not counted for ever.
+    assert made.prefix(175 * MS).stamps_ns == {'camera': 60 * MS}
 
 
 def test_off_by_default():

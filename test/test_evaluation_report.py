@@ -15,20 +15,37 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from bag_cases import MS, PERIOD_MS, BagMaker, at, put_chunk, put_tick, put_times, write_bag
+from bag_cases import (
+    CHUNK_MS,
+    CONFIGURATION,
+    MS,
+    PERIOD_MS,
+    BagMaker,
+    at,
+    put_chunk,
+    put_tick,
+    put_times,
+    write_bag,
+)
 from PIL import Image
 
+from physis_ros.cli import main
 from physis_ros.errors import BagError
 from physis_ros.evaluation import products, topics
-from physis_ros.evaluation.accounting import Mark, Recomputed, recompute
-from physis_ros.evaluation.agreement import agreements
+from physis_ros.evaluation.accounting import Mark, Recomputed, lives, recompute
+from physis_ros.evaluation.agreement import OF_CHUNKS, agreements
 from physis_ros.evaluation.bag import Bag
 from physis_ros.evaluation.recording import read
 from physis_ros.evaluation.waterfall import DECODING, Slice, read_slices
-from physis_ros.output.account import Account, AccountConfig
+from physis_ros.output.account import PARTS, Account, AccountConfig
 from physis_ros.output.figures import Figures
 from physis_ros.output.sketch import Quantiles
 
+# What the first statuses did not have.
+LATER = (
+    'deadline_miss_causes', 'underrun_time', 'chunks_from_future', 'output_interval',
+    'response_latency', 'input_age', 'tick_late', *(f'age_{part}' for part in PARTS),
+)  # fmt: skip
 SECTIONS = (
     'Figures', 'Tracking error', 'Action age', 'Where the age comes from',
     'Action age over time', 'Buffer depth', 'One chunk', 'Commanded and measured joints',
@@ -135,6 +152,10 @@ def test_counts_must_be_equal_and_quantiles_close(tmp_path: Path):
         underrun_reasons=[Count('expired', 1)],
         chunks_late=-3,
         steps_skipped=figures.chunks.steps_skipped + 99,
+        deadline_miss_causes=[Count('old', 2)],
+        underrun_time=SimpleNamespace(sec=1, nanosec=0),
+        input_age=[],
+        tick_late=Spread(figures.tick_late_us, max=1.0),
         action_age=Spread(figures.age_ms.worst, p99=0.98 * 196.0),
         servo_period_error=Spread(figures.period_error_us, p50=1.0),
         seam_position=Spread(figures.seam_position, n=1),
@@ -148,9 +169,72 @@ def test_counts_must_be_equal_and_quantiles_close(tmp_path: Path):
         'action_age_ms p99',
         'servo_period_error_us p50',
         'seam_position_milli n',
+        'deadline_miss old',
+        'underrun_time_ms',
+        *(f'input_age camera ms {part}' for part in ('n', 'p50', 'p90', 'p99', 'max')),
+        'tick_late_us max',
+        # Nothing is said of what comes from chunks, where others were taken.
+        *(name for name in agrees if name.startswith(OF_CHUNKS)),
     }
+    assert {same for name, same in agrees.items() if name.startswith(OF_CHUNKS)} == {None}
     # More than that is left open: the servo may have been held up.
     assert agrees['steps_skipped'] is None
+
+
+def test_the_parts_of_an_age_and_the_times_of_chunks_are_compared_where_the_same_were_taken(
+    tmp_path: Path,
+):
+    found = recomputed(write_bag(tmp_path / 'run'))
+    figures = found.figures
+    agrees = compared(
+        found,
+        age_engine=Spread(figures.age_ms.engine, p90=61.0),
+        response_latency=Spread(figures.chunks.response_ms, p50=1.0),
+    )
+    differing = {'age_engine_ms p90', 'response_latency_ms p50'}
+    assert {name for name, same in agrees.items() if not same} == differing
+    assert set(OF_CHUNKS) <= {name.rpartition(' ')[0] for name in agrees}
+
+
+def test_what_an_older_servo_does_not_tell_is_not_held_against_it(tmp_path: Path):
+    found = recomputed(write_bag(tmp_path / 'run', gap_ms=(500, 600)))
+    assert found.figures.misses_by_cause
+    older = status(found.figures)
+    for name in LATER:
+        delattr(older, name)
+    nothing = Account(AccountConfig(1, 1, 1)).figures()
+    first, last = Mark(status(nothing), nothing, 0, 0), Mark(older, found.figures, 0, 0)
+    agrees = {row.name: row.agrees for row in agreements(replace(found, first=first, last=last))}
+    assert False not in agrees.values()
+    assert agrees['deadline_miss chunk_late'] is agrees['underrun_time_ms'] is None
+    assert agrees['ticks'] is agrees['underrun_reason chunk_late'] is True
+
+
+def test_a_servo_that_was_started_again_has_an_account_for_each_life(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    maker = BagMaker(tmp_path / 'run')
+    kind = 'std_msgs/msg/String'
+    maker.put('/demo/configuration', at(-5), kind, data=json.dumps(CONFIGURATION))
+    for number, ms in enumerate(range(0, 1500, CHUNK_MS)):
+        put_chunk(maker, number, ms)
+    for ms in range(0, 600, PERIOD_MS):
+        put_tick(maker, ms, begun_ms=-1000)
+    # Chunks 6 and 7 come while there is no servo; 8 comes at 880 ms.
+    for ms in range(900, 1500, PERIOD_MS):
+        put_tick(maker, ms, begun_ms=870)
+    with Bag(maker.write()) as bag:
+        recording = read(bag, topics.find(bag))
+    one, two = (recompute(life).figures for life in lives(recording))
+    assert [figures.chunks.accepted for figures in (one, two)] == [6, 7]
+    assert [figures.ticks for figures in (one, two)] == [125, 150]
+    assert one.misses_by_cause == two.misses_by_cause == {}
+    # As one life, 75 ticks would have been lost between.
+    assert recompute(recording).figures.misses_by_cause == {'lost': 75}
+    assert main(['account', str(tmp_path / 'run'), '--json']) == 0
+    found = json.loads(capsys.readouterr().out)
+    ticks = {name: rows[0]['recomputed'] for name, rows in found.items()}
+    assert ticks == {'life 1': 125, 'life 2': 150}
 
 
 def test_nothing_is_said_of_what_was_measured_before_the_recording(tmp_path: Path):
@@ -218,6 +302,8 @@ def status(figures: Figures, **changes: Any) -> Any:
         'underrun_ticks': underruns.ticks,
         'underrun_rungs': [Count(*item) for item in underruns.by_rung.items()],
         'underrun_reasons': [Count(*item) for item in underruns.by_reason.items()],
+        'deadline_miss_causes': [Count(*item) for item in figures.misses_by_cause.items()],
+        'underrun_time': SimpleNamespace(sec=0, nanosec=underruns.time_ns),
         'longest_underrun': SimpleNamespace(sec=0, nanosec=underruns.longest_ns),
         'chunks_received': chunks.accepted + sum(chunks.rejected.values()),
         'chunks_accepted': chunks.accepted,
@@ -226,7 +312,16 @@ def status(figures: Figures, **changes: Any) -> Any:
         'chunks_rejected': sum(chunks.rejected.values()),
         'reject_reasons': [Count(*item) for item in chunks.rejected.items()],
         'steps_skipped': chunks.steps_skipped,
+        'chunks_from_future': chunks.future_inputs,
+        'output_interval': Spread(chunks.interval_ms),
+        'response_latency': Spread(chunks.response_ms),
         'action_age': Spread(figures.age_ms.worst),
+        'input_age': [
+            SimpleNamespace(name=name, quantiles=Spread(figure))
+            for name, figure in figures.age_ms.inputs.items()
+        ],
+        **{f'age_{part}': Spread(getattr(figures.age_ms, part)) for part in PARTS},
+        'tick_late': Spread(figures.tick_late_us),
         'servo_period_error': Spread(figures.period_error_us),
         'seam_position': Spread(figures.seam_position),
         'seam_velocity': Spread(figures.seam_velocity),

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from output_cases import MS, NAMES, chunk
+from output_cases import MS, NAMES, PLAIN, chunk, player, tick
 
 from physis_ros.errors import ParameterError
 from physis_ros.output.account import Account, AccountConfig, parts
@@ -158,6 +159,30 @@ def test_ages_are_kept_for_each_input_and_split_when_the_chunk_is_known():
     age = book.figures().age_ms
     assert (age.worst.max, age.inputs['joints'].max) == (100, 90)
     assert (age.engine.max, age.buffer.max, age.receive.max) == (80, 20, 0)
+
+
+def test_C27_a_step_that_was_taken_over_has_the_age_and_the_parts_of_the_chunk_before():
+    made = player(max_action_age_ns=400 * MS, **PLAIN)
+    made.offer(chunk(0, 100, np.zeros(16), observed_ms=20, publish_ms=90), 90 * MS)
+    second = chunk(1, 200, np.zeros(16), observed_ms=120, joints_ms=130, publish_ms=190)
+    taken = replace(second, taken_over=2, taken_over_stamps_ns={'camera': 20 * MS})
+    assert made.offer(taken, 190 * MS).accepted
+    before, after = tick(made, 245), tick(made, 250)
+    assert before.input_age_ns == {'camera': 225 * MS, 'joints': 115 * MS}
+    assert (before.age_ns, after.age_ns, after.chunk) == (225 * MS, 130 * MS, 1)
+    age = made.account.figures().age_ms
+    # Published at 90 and at 190: what was taken over has waited since 90.
+    assert (age.buffer.n, age.buffer.max, age.engine.max) == (2, 155, 70)
+
+
+def test_B6_what_was_taken_over_is_not_played_when_it_is_too_old():
+    made = player(max_action_age_ns=200 * MS, **PLAIN)
+    chunk_ = chunk(1, 200, np.zeros(16), observed_ms=120, publish_ms=190)
+    made.offer(replace(chunk_, taken_over=2, taken_over_stamps_ns={'camera': 20 * MS}), 190 * MS)
+    assert made.depth_ns(200 * MS) == 20 * MS
+    assert made.depth_ns(250 * MS) == 70 * MS
+    plays = [tick(made, at).play for at in (215, 225, 245, 255)]
+    assert [play is Play.PLAYING for play in plays] == [True, False, False, True]
 
 
 def test_chunks_are_counted_by_what_became_of_them():

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from std_msgs.msg import Float64MultiArray
 
 from physis_ros.errors import ChunkError
 from physis_ros.msg import ActionChunk as ActionChunkMessage
-from physis_ros.msg import Playback
+from physis_ros.msg import InputStamp, Playback
 from physis_ros.ros import conversions, qos
 from physis_ros.ros.qos import QosWatch
 from physis_ros.ros.stream_config import StreamNames
@@ -35,7 +35,8 @@ def test_instants_and_durations_keep_every_nanosecond(instant_ns: int) -> None:
 
 
 def test_a_chunk_comes_back_as_it_was() -> None:
-    chunk = steady_chunk(7, (0.5, 1.25), epoch=3, now_ns=1_795_987_570_036_932_001)
+    made = steady_chunk(7, (0.5, 1.25), epoch=3, now_ns=1_795_987_570_036_932_001)
+    chunk = replace(made, taken_over=3, taken_over_stamps_ns={'camera': 17, 'joints': 10**9})
     back = conversions.chunk(conversions.chunk_message(chunk))
     for field in fields(chunk):
         mine, its = getattr(chunk, field.name), getattr(back, field.name)
@@ -69,6 +70,9 @@ def test_chunks_go_out_in_the_unit_of_the_model(bench: Any) -> None:
         ('horizon', 0, 'positions must be'),
         ('kv_rule', 3, 'kv_rule must be < 3, got 3'),
         ('inputs', [], 'input_stamps_ns must name at least one input'),
+        ('taken_over', 17, 'taken_over must be in 0..16, got 17'),
+        ('taken_over', 1, 'taken_over_stamps_ns must name inputs where steps were taken over'),
+        ('taken_over_inputs', [InputStamp(name='camera')], 'and only there, got 0 steps of'),
     ],
 )
 def test_a_malformed_chunk_is_refused(field: str, value: object, words: str) -> None:

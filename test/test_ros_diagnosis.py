@@ -31,7 +31,8 @@ from physis_ros.types import Command, Play, Reason
 MS = 1_000_000
 FIGURES = Account(PlayerConfig(JOINTS).account).figures()
 PLAYED = Command(0, Play.PLAYING, Reason.NONE, JOINTS, np.zeros(2), np.zeros(2))
-WELL = Snapshot(0, 'robot', FIGURES, PLAYED, 0, PlayerConfig(('a',), 250.0), 0, 0, subscribers=1)
+SET = PlayerConfig(('a',), 250.0)
+WELL = Snapshot(0, 'robot', 0, FIGURES, PLAYED, 0, SET, 0, 0, subscribers=1)
 
 
 def without_chunk(reason: Reason) -> Snapshot:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from output_cases import MS, NAMES, chunk
@@ -53,18 +55,26 @@ def test_the_same_trip_twice_is_the_same_to_the_last_bit(plain: Trip):
         assert one.chunk.times == other.chunk.times
         assert np.array_equal(one.chunk.actions, other.chunk.actions)
     assert [tick.error_m for tick in first.ticks] == [tick.error_m for tick in second.ticks]
-    assert not any(first.drawn)
+    assert not any(done.chunk.taken_over for done in first.chunks)
 
 
 def test_C17_chunks_that_are_held_to_a_prefix_agree_at_the_seam(plain: Trip):
-    free, held = smoothness(plain, 0.3), smoothness(trip(25 * MS, 50 * MS), 0.3)
+    made = trip(25 * MS, 50 * MS)
+    free, held = smoothness(plain, 0.3), smoothness(made, 0.3)
     assert free.gap_mrad > 1.0
     assert held.gap_mrad < 1e-3
     assert held.jerk < free.jerk
+    # Half of the steps that are played of a chunk are as old as the chunk before.
+    assert held.age_ms == pytest.approx(free.age_ms + 50, abs=5)
+    for before, after in pairwise(done.chunk for done in made.chunks):
+        assert after.taken_over == 3
+        assert after.taken_over_stamps_ns == before.input_stamps_ns
 
 
 def test_in_a_pipe_with_several_chunks_nothing_is_committed():
-    assert not any(trip(25 * MS, 50 * MS, in_flight=3).drawn)
+    chunks = trip(25 * MS, 50 * MS, in_flight=3).chunks
+    assert chunks
+    assert not any(done.chunk.taken_over for done in chunks)
 
 
 def produced(number: int, start_ms: float, steps: list[float]) -> Produced:
@@ -88,7 +98,6 @@ def test_figures_of_a_trip_by_hand():
     made = Trip(
         ticks([0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 0, 0.3, 0.3, 0.3, 0.3]),
         [produced(0, 0, [0.0, 0.0]), produced(1, 20, [0.2, 0.2 + 0.025])],
-        drawn=(0, 0),
     )
     figures = smoothness(made, 0.0)
     assert figures.track_mm == pytest.approx(2.0)
@@ -102,14 +111,3 @@ def test_figures_of_a_trip_by_hand():
     assert figures.jerk_arm == pytest.approx(2 * figures.jerk)
     assert figures.underrun_percent == 0.0
     assert figures.age_ms == pytest.approx(50.0)
-
-
-def test_the_age_counts_what_a_chunk_was_drawn_to():
-    made = Trip(
-        ticks([0] * 4 + [1] * 8, [0.0] * 12),
-        [produced(0, 0, [0.0, 0.0]), produced(1, 20, [0.0, 0.0])],
-        drawn=(0, 1),
-    )
-    # Ticks at 20..40 ms are drawn to chunk 0, observed at -50; those at 45..55 are not.
-    expected = [50] * 4 + [70, 75, 80, 85, 90] + [50] * 3
-    assert smoothness(made, 0.0).age_ms == pytest.approx(np.mean(expected))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from physis_ros.commands.bag import add_bag
 
 if TYPE_CHECKING:
     from physis_ros.evaluation.agreement import Agreement
+    from physis_ros.evaluation.recording import Recording
 
 
 def add_account_parser(commands: Any) -> None:
@@ -27,16 +28,16 @@ def add_account_parser(commands: Any) -> None:
 
 def account(args: argparse.Namespace) -> int:
     """Print the account; exit code 1 when it is not what the servo had said."""
-    from physis_ros.evaluation import accounting, topics
-    from physis_ros.evaluation.agreement import agreements
+    from physis_ros.evaluation import topics
     from physis_ros.evaluation.bag import Bag
     from physis_ros.evaluation.recording import read
 
     with Bag(args.bag) as bag:
         recordings = {name: read(bag, topics.find(bag, name)) for name in topics.streams(bag)}
     found = {
-        name: agreements(accounting.recompute(recording)) for name, recording in recordings.items()
-    }
+        called: rows for name, recording in recordings.items()
+        for called, rows in _accounts(name, recording)
+    }  # fmt: skip
     if args.json:
         print(json.dumps(_data(found)))
     else:
@@ -45,14 +46,25 @@ def account(args: argparse.Namespace) -> int:
     return int(any(row.agrees is False for rows in found.values() for row in rows))
 
 
+def _accounts(name: str, recording: Recording) -> Iterator[tuple[str, Sequence[Agreement]]]:
+    """Yield the account of each life of a stream's servo, by the stream's name when it has one."""
+    from physis_ros.evaluation import accounting
+    from physis_ros.evaluation.agreement import agreements
+
+    lives = accounting.lives(recording)
+    for number, life in enumerate(lives, 1):
+        called = f'{name} life {number}'.strip() if len(lives) > 1 else name
+        yield called, agreements(accounting.recompute(life))
+
+
 def _data(found: Mapping[str, Sequence[Agreement]]) -> object:
-    """Return the rows of the only stream, or of each by its name."""
+    """Return the rows of the only stream and life, or of each by its name."""
     data = {name: [asdict(row) for row in rows] for name, rows in found.items()}
     return data if len(data) > 1 else next(iter(data.values()))
 
 
 def _print(name: str, rows: Sequence[Agreement]) -> None:
-    """Print the account of one stream."""
+    """Print the account of one stream, or of one life of its servo."""
     print(f'{name:28}{"live":>14}{"recomputed":>14}')
     for row in rows:
         mark = {True: '', False: '  differs', None: '  not covered'}[row.agrees]

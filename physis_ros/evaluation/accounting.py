@@ -3,16 +3,18 @@
 The account of a recorded run, by the same code that keeps it live (``session/player.py``).
 
 Chunks are judged again and ticks are counted again, in the order in which they were received. The
-account as of the servo's own statuses is kept beside, for ``agreement.py``.
+account as of the servo's own statuses is kept beside, for ``agreement.py``. A servo that was
+started again counts from 0 and knows nothing of its life before: each life has its own account.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from physis_ros.clock import ClockSteps
+from physis_ros.errors import BagError
 from physis_ros.evaluation import settings
 from physis_ros.evaluation.recording import Recording, Tick
 from physis_ros.output.checks import passed
@@ -60,10 +62,43 @@ class Recomputed:
     last: Mark | None
 
 
+def lives(recording: Recording) -> tuple[Recording, ...]:
+    """
+    Return what each life of the servo had part in, in order.
+
+    :raises BagError: when no tick was recorded.
+    """
+    if not recording.ticks:
+        raise BagError('recording must hold ticks, got none')
+    begun = dict.fromkeys(tick.begun_ns for tick in recording.ticks)
+    return tuple(_life(recording, begun_ns) for begun_ns in begun)
+
+
+def _life(recording: Recording, begun_ns: int) -> Recording:
+    """Return what the servo had part in that began then."""
+    ticks = tuple(tick for tick in recording.ticks if tick.begun_ns == begun_ns)
+    # What came before that nobody heard; an older servo does not say when it began.
+    from_ns = ticks[0].log_ns - (ticks[0].ticked_ns - begun_ns) if begun_ns else 0
+    heard = [index for index, log_ns in enumerate(recording.chunk_log_ns) if log_ns >= from_ns]
+    return replace(
+        recording,
+        ticks=ticks,
+        chunks=tuple(recording.chunks[index] for index in heard),
+        chunk_log_ns=tuple(recording.chunk_log_ns[index] for index in heard),
+        malformed_log_ns=tuple(ns for ns in recording.malformed_log_ns if ns >= from_ns),
+        statuses=tuple(
+            record
+            for record in recording.statuses
+            if getattr(record.message, 'begun_steady_ns', 0) == begun_ns
+        ),
+    )
+
+
 def recompute(recording: Recording) -> Recomputed:
     """
     Return the figures of the recorded ticks and chunks.
 
+    :param recording: one of :func:`lives`.
     :raises BagError: when no tick was recorded.
     """
     recount = _Recount(Player(settings.player_config(recording)))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from physis_ros.evaluation.accounting import Mark, Recomputed
+from physis_ros.output.account import PARTS
 from physis_ros.output.figures import Figures
 from physis_ros.output.sketch import RELATIVE_ACCURACY, Quantiles
 from physis_ros.session import decode
@@ -30,7 +31,11 @@ NAMED = {
     'underrun_rungs': 'underrun_',
     'underrun_reasons': 'underrun_reason ',
     'reject_reasons': 'chunks_rejected ',
+    'deadline_miss_causes': 'deadline_miss ',
 }
+# Fed by the chunks that were taken: the same where both have taken the same.
+OF_CHUNKS = ('output_interval_ms', 'response_latency_ms', *(f'age_{part}_ms' for part in PARTS))
+INPUT = 'input_age '
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,7 @@ def _alone(figures: Figures) -> Iterator[tuple[str, float | None]]:
     """Yield the figures of a recording in which the servo says nothing."""
     yield from _counts(figures).items()
     yield 'longest_underrun_ms', figures.underruns.longest_ns * 1e-6
+    yield 'underrun_time_ms', figures.underruns.time_ns * 1e-6
     for name, (_, quantiles, factor) in _spreads(figures).items():
         yield f'{name} n', quantiles.n
         for part in QUANTILES:
@@ -84,16 +90,22 @@ def _since(base: Mark | None, last: Mark) -> Iterator[Agreement]:
     own, live = _counts(last.figures), _live_counts(last.status)
     own_base = {} if base is None else _counts(base.figures)
     live_base = {} if base is None else _live_counts(base.status)
+    named = tuple(words for field, words in NAMED.items() if hasattr(last.status, field))
     for name in [*own, *(name for name in live if name not in own)]:
-        told = live.get(name, 0 if name.startswith(tuple(NAMED.values())) else None)
+        told = live.get(name, 0 if name.startswith(named) else None)
         gained = None if told is None else told - live_base.get(name, 0)
         slack = _slack(name, last)
         row = _agreement(name, gained, own.get(name, 0) - own_base.get(name, 0), 0.0, slack)
         yield _unless_held_up(row) if name in HELD_UP else row
     yield _longest(base, last)
+    yield _underrun_time(base, last)
+    taken_alike = _taken(live, live_base) == _taken(own, own_base)
     for name, (field, quantiles, factor) in _spreads(last.figures).items():
-        before = None if base is None else (getattr(base.status, field).n, base, name)
-        yield from _quantiles(name, getattr(last.status, field), quantiles, factor, before)
+        told = _told(last.status, field)
+        if told is None:
+            continue
+        covered = taken_alike or name not in OF_CHUNKS
+        yield from _quantiles(name, told, quantiles, factor, _before(base, name, field), covered)
 
 
 def _unless_held_up(row: Agreement) -> Agreement:
@@ -110,23 +122,53 @@ def _longest(base: Mark | None, last: Mark) -> Agreement:
     return row if covered else Agreement(row.name, live, own, None)
 
 
+def _underrun_time(base: Mark | None, last: Mark) -> Agreement:
+    """Compare the time spent in underruns."""
+    told, own_ns = getattr(last.status, 'underrun_time', None), last.figures.underruns.time_ns
+    if told is None:
+        return Agreement('underrun_time_ms', None, own_ns * 1e-6, None)
+    live_ns = decode.time_ns(told)
+    if base is not None:
+        live_ns -= decode.time_ns(base.status.underrun_time)
+        own_ns -= base.figures.underruns.time_ns
+    return _agreement('underrun_time_ms', live_ns * 1e-6, own_ns * 1e-6)
+
+
+def _taken(counts: Mapping[str, int], before: Mapping[str, int]) -> int:
+    """Return how many chunks were taken since."""
+    return counts.get('chunks_accepted', 0) - before.get('chunks_accepted', 0)
+
+
+def _before(base: Mark | None, name: str, field: str) -> tuple[int, int]:
+    """Return how many samples of a distribution there were before, live and recomputed."""
+    if base is None:
+        return 0, 0
+    told, own = _told(base.status, field), _spreads(base.figures).get(name)
+    return 0 if told is None else int(told.n), 0 if own is None else own[1].n
+
+
 def _quantiles(
-    name: str,
-    live: Any,
-    own: Quantiles,
-    factor: float,
-    before: tuple[int, Mark, str] | None,
+    name: str, live: Any, own: Quantiles, factor: float, before: tuple[int, int], covered: bool
 ) -> Iterator[Agreement]:
     """Compare a distribution, when all of it was measured in the recording."""
-    live_n = own_n = 0
-    if before is not None:
-        live_n, own_n = int(before[0]), _spreads(before[1].figures)[before[2]][1].n
-    yield _agreement(f'{name} n', int(live.n) - live_n, own.n - own_n)
-    covered = live_n == own_n
+    live_n, own_n = before
+    rows = [_agreement(f'{name} n', int(live.n) - live_n, own.n - own_n)]
+    alike = covered and live_n == own_n
     for part in QUANTILES:
-        told, found = float(getattr(live, part)), _scaled(getattr(own, part), factor)
+        value, found = getattr(live, part), _scaled(getattr(own, part), factor)
+        told = math.nan if value is None else float(value)
         row = _agreement(f'{name} {part}', told, found, RELATIVE_ACCURACY)
-        yield row if covered else Agreement(row.name, row.live, row.recomputed, None)
+        rows.append(row if alike else replace(row, agrees=None))
+    yield from rows if covered else (replace(row, agrees=None) for row in rows)
+
+
+def _told(status: Any, field: str) -> Any | None:
+    """Return a distribution of a status; None when an older servo has told none."""
+    if not field.startswith(INPUT):
+        return getattr(status, field, None)
+    ages = getattr(status, 'input_age', None)
+    named = {item.name: item.quantiles for item in ages or ()}
+    return None if ages is None else named.get(field.removeprefix(INPUT), Quantiles())
 
 
 def _counts(figures: Figures) -> dict[str, int]:
@@ -137,6 +179,7 @@ def _counts(figures: Figures) -> dict[str, int]:
         'ticks': figures.ticks,
         'deadline_due': figures.due,
         'deadline_misses': figures.misses,
+        **_prefixed('deadline_miss_causes', figures.misses_by_cause),
         'underruns': underruns.count,
         'underrun_ticks': underruns.ticks,
         **{f'underrun_{rung}': underruns.by_rung.get(rung, 0) for rung in RUNGS},
@@ -148,6 +191,7 @@ def _counts(figures: Figures) -> dict[str, int]:
         'chunks_rejected': rejected,
         **_prefixed('reject_reasons', chunks.rejected),
         'steps_skipped': chunks.steps_skipped,
+        'chunks_from_future': chunks.future_inputs,
     }
 
 
@@ -172,6 +216,7 @@ PLAIN = (
     'chunks_superseded',
     'chunks_rejected',
     'steps_skipped',
+    'chunks_from_future',
 )
 
 
@@ -182,9 +227,15 @@ def _prefixed(field: str, counts: Mapping[str, int]) -> dict[str, int]:
 
 def _spreads(figures: Figures) -> dict[str, tuple[str, Quantiles, float]]:
     """Return field of the status, distribution and factor to the field's unit, by row."""
+    ages, chunks = figures.age_ms, figures.chunks
     return {
-        'action_age_ms': ('action_age', figures.age_ms.worst, 1.0),
+        'action_age_ms': ('action_age', ages.worst, 1.0),
+        **{f'{INPUT}{name} ms': (INPUT + name, figure, 1.0) for name, figure in ages.inputs.items()},
+        **{f'age_{part}_ms': (f'age_{part}', getattr(ages, part), 1.0) for part in PARTS},
         'servo_period_error_us': ('servo_period_error', figures.period_error_us, 1.0),
+        'tick_late_us': ('tick_late', figures.tick_late_us, 1.0),
+        'output_interval_ms': ('output_interval', chunks.interval_ms, 1.0),
+        'response_latency_ms': ('response_latency', chunks.response_ms, 1.0),
         'seam_position_milli': ('seam_position', figures.seam_position, 1e3),
         'seam_velocity_milli': ('seam_velocity', figures.seam_velocity, 1e3),
     }

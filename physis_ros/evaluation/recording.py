@@ -36,6 +36,8 @@ class Tick:
     :param scheduled_ns: when it was meant to be, steady clock.
     :param ticked_ns: when it began, steady clock.
     :param published_ns: when its command was handed over, steady clock.
+    :param begun_ns: when the servo began to count, steady clock: one value for each of its lives;
+        0 when it does not say.
     """
 
     log_ns: int
@@ -46,6 +48,7 @@ class Tick:
     scheduled_ns: int
     ticked_ns: int
     published_ns: int
+    begun_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -188,6 +191,7 @@ class _Collected:
                 int(message.scheduled_steady_ns),
                 int(message.ticked_steady_ns),
                 int(message.published_steady_ns),
+                int(getattr(message, 'begun_steady_ns', 0)),
             )
         )
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from physis_ros.backbones.base import PREFIX_WEIGHT, Backbone, ModelSpec
+from physis_ros.backbones.base import Backbone, ModelSpec
 from physis_ros.clock import ManualClock
 from physis_ros.engine.result import ChunkResult
 from physis_ros.engine.serial import SerialEngine
@@ -25,9 +25,6 @@ from physis_ros.errors import EngineError
 class SerialPool:
     """
     A :class:`physis_ros.session.pool_port.PoolPort` for one stream. Single-threaded.
-
-    ``drawn`` says for each chunk of the epoch how many of its steps were frozen or drawn to
-    committed actions.
 
     :param backbone: the model, with all its blocks.
     :param clock: the steady clock.
@@ -50,7 +47,6 @@ class SerialPool:
         self._inside: deque[ChunkResult] = deque()
         self._epochs: dict[str, int] = {}
         self._entered = 0
-        self.drawn: list[int] = []
 
     @property
     def spec(self) -> ModelSpec:
@@ -94,7 +90,6 @@ class SerialPool:
             self._spec.kv_rule.value, self._entered + 1, now_ns, out_ns, out_ns, out_ns,
         )  # fmt: skip
         self._inside.append(result)
-        self.drawn.append(int(np.count_nonzero(inputs.get(PREFIX_WEIGHT, 0))))
         self._entered += 1
         return result.chunk
 
@@ -112,7 +107,6 @@ class SerialPool:
         else:
             self._epochs[stream] = self._engine.reset(stream)
         self._inside.clear()
-        self.drawn.clear()
         self._entered = 0
         return self._epochs[stream]
 

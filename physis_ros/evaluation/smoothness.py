@@ -9,14 +9,14 @@ for. Jerk is the third difference of positions at the servo rate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
 from physis_ros.evaluation.virtual_loop import SERVO_NS, Tick, Trip
-from physis_ros.types import ActionChunk, Command, FloatArray, Play
+from physis_ros.types import ActionChunk, FloatArray, Play
 
 # Ticks before and after a seam that count as near: one control step.
 NEAR = 5
@@ -78,8 +78,7 @@ def smoothness(trip: Trip, skipped_s: float = 1.0) -> Smoothness:
     near = np.zeros(len(ticks), dtype=np.bool_)
     for k in seams:
         near[max(k - NEAR, 0) : k + NEAR] = True
-    ages = [_age_ns(tick.command, chunks, trip.drawn) for tick in ticks
-            if tick.command.age_ns is not None]  # fmt: skip
+    ages = [tick.command.age_ns for tick in ticks if tick.command.age_ns is not None]
     return Smoothness(
         track_mm=1e3 * float(np.mean([tick.error_m for tick in ticks])),
         gap_mrad=1e3 * _mean([gap for gap, _ in gaps]),
@@ -92,15 +91,6 @@ def smoothness(trip: Trip, skipped_s: float = 1.0) -> Smoothness:
         underrun_percent=100 * _mean([tick.command.play is not Play.PLAYING for tick in ticks]),
         age_ms=1e-6 * _mean(ages),
     )
-
-
-def _age_ns(command: Command, chunks: Mapping[int, ActionChunk], drawn: Sequence[int]) -> int:
-    """Return a command's age, that of committed actions counted too."""
-    assert command.age_ns is not None
-    chunk, before = chunks[command.chunk], chunks.get(command.chunk - 1)
-    if before is None or command.stamp_ns >= chunk.start_ns + drawn[chunk.chunk] * chunk.dt_ns:
-        return command.age_ns
-    return max(command.age_ns, command.stamp_ns - before.observed_ns)
 
 
 def _gap(old: ActionChunk, new: ActionChunk, tick: Tick) -> tuple[float, float]:

@@ -65,12 +65,10 @@ class Trip:
 
     :param ticks: one for each servo period.
     :param chunks: all that were delivered, in order.
-    :param drawn: for each of them, how many of its steps were held to committed actions.
     """
 
     ticks: list[Tick] = field(default_factory=list)
     chunks: list[Produced] = field(default_factory=list)
-    drawn: tuple[int, ...] = ()
 
 
 class VirtualLoop:
@@ -104,7 +102,6 @@ class VirtualLoop:
                 self._step()
                 self._arm.advance()
                 self._clock.advance(STEP_NS)
-        self._trip.drawn = tuple(self._pool.drawn)
         self._producer.stop()
         return self._trip
 

@@ -10,6 +10,7 @@ model. The model's side is its own; this only reads a timeline.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,11 +54,18 @@ class Prefix:
     :param actions: float64 [H, A] [rad or m]; zero where ``weights`` is.
     :param weights: float64 [H]: 1 for frozen steps, falling to 0 for free ones.
     :param frozen: number of frozen steps, d.
+    :param stamps_ns: oldest capture time of each input behind the steps that are not free.
     """
 
     actions: FloatArray
     weights: FloatArray
     frozen: int
+    stamps_ns: Mapping[str, int]
+
+    @property
+    def taken(self) -> int:
+        """Number of steps, from the first on, that are not free."""
+        return int(np.count_nonzero(self.weights))
 
 
 def committed(timeline: Timeline, horizon: Horizon, ready_ns: int) -> Prefix:
@@ -68,21 +76,36 @@ def committed(timeline: Timeline, horizon: Horizon, ready_ns: int) -> Prefix:
     """
     joints = len(timeline.config.gate.names)
     actions = np.zeros((horizon.steps, joints))
-    known = _known(timeline, horizon, actions)
+    stamps = _known(timeline, horizon, actions)
+    known = len(stamps)
     ahead_ns = ready_ns - horizon.start_ns
     frozen = min(max(-(-ahead_ns // horizon.dt_ns), 0), known)
     matched = min(known, horizon.steps - horizon.free)
-    return Prefix(actions, soft_mask(horizon.steps, frozen, matched), frozen)
+    weights = soft_mask(horizon.steps, frozen, matched)
+    return Prefix(actions, weights, frozen, _oldest(stamps[: np.count_nonzero(weights)]))
 
 
-def _known(timeline: Timeline, horizon: Horizon, actions: FloatArray) -> int:
-    """Fill in the steps the timeline covers, from the first on, and return how many."""
+def _known(
+    timeline: Timeline, horizon: Horizon, actions: FloatArray
+) -> list[Mapping[str, int]]:
+    """Fill in the steps the timeline covers, from the first on; return the inputs of each."""
+    stamps = []
     for index in range(horizon.steps):
         sample = timeline.at(horizon.start_ns + index * horizon.dt_ns)
         if sample is None:
-            return index
+            break
         actions[index] = sample.position
-    return horizon.steps
+        stamps.append(sample.input_stamps_ns)
+    return stamps
+
+
+def _oldest(stamps: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the oldest stamp of each input."""
+    oldest: dict[str, int] = {}
+    for inputs in stamps:
+        for name, stamp_ns in inputs.items():
+            oldest[name] = min(stamp_ns, oldest.get(name, stamp_ns))
+    return oldest
 
 
 def soft_mask(steps: int, frozen: int, matched: int) -> FloatArray:

@@ -109,14 +109,14 @@ class Timeline:
         stretch = self._covering(time_ns)
         if stretch is None:
             return None
-        origin = stretch.origin
+        origin = stretch.origin.at(time_ns)
         voices = self._singing(time_ns) if len(origin.chunks) == 1 else ()
         if voices:
             position, velocity = ensemble(
                 [voice for voice, _ in voices], time_ns, self.config.merge, self.config.kinds
             )
             for _, other in voices:
-                origin = origin.joined(other)
+                origin = origin.joined(other.at(time_ns))
         else:
             position, velocity = stretch.curve.at(time_ns)
         for fade in self._fades:
@@ -159,7 +159,7 @@ class Timeline:
         for stretch in self._stretches:
             if stretch.from_ns > until_ns:
                 break
-            fresh_ns = stretch.origin.observed_ns + self.config.gate.max_action_age_ns
+            fresh_ns = stretch.origin.fresh_ns(until_ns, self.config.gate.max_action_age_ns)
             if fresh_ns < until_ns:
                 break
             until_ns = max(until_ns, min(stretch.to_ns, fresh_ns))
@@ -191,7 +191,7 @@ class Timeline:
         elif self.config.merge.policy is not Merge.ENSEMBLE:
             seam = self.config.merge.seam(switch_ns, chunk.dt_ns, old.curve, curve, kinds)
             if seam is not None:
-                self._add_fade(seam, old.origin)
+                self._add_fade(seam, old.origin.at(switch_ns))
         self._stretches.append(new)
         self._keep_tail(new, tail)
         self._add_voice(new)
@@ -235,7 +235,8 @@ class Timeline:
         first = State(old.to_ns, *old.curve.at(old.to_ns))
         last = State(new.from_ns, *new.curve.at(new.from_ns))
         curve = between(first, last, self.config.kinds)
-        return Stretch(old.to_ns, new.from_ns, curve, old.origin.joined(new.origin))
+        origin = old.origin.at(old.to_ns).joined(new.origin.at(new.from_ns))
+        return Stretch(old.to_ns, new.from_ns, curve, origin)
 
     def _keep_tail(self, new: Stretch, tail: Sequence[Stretch]) -> None:
         """Keep what an older chunk says beyond the end of ``new``."""

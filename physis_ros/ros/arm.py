@@ -309,7 +309,8 @@ class ArmNode(Node):
     def _report(self) -> Report:
         """Say how the simulation fares."""
         late_ms = self._late_ns * 1e-6
-        values = {
+        values: dict[str, object] = {
+            'condition': 'behind' if late_ms > 100.0 else self._episodes.phase.value,
             'phase': self._episodes.phase.value,
             'episode': self._episodes.index,
             'late_ms': late_ms,

@@ -98,6 +98,8 @@ def chunk_message(chunk: ActionChunk, unit: str = 'rad') -> ActionChunkMessage:
         inputs=input_messages(chunk.input_stamps_ns),
         times=chunk_times_message(chunk.times),
         kv_rule=KV_RULES.index(chunk.kv_rule),
+        taken_over=chunk.taken_over,
+        taken_over_inputs=input_messages(chunk.taken_over_stamps_ns),
     )
 
 
@@ -109,17 +111,20 @@ def playback_message(
     warm_up: bool = False,
     due: bool = False,
     depth_ns: int = 0,
+    begun_ns: int = 0,
     steady_ns: tuple[int, int, int] = (0, 0, 0),
 ) -> Playback:
     """
     Return one tick as a message.
 
     :param times: of the chunk behind it, as it came; None when it comes from no chunk.
+    :param begun_ns: when the servo began to count, steady clock.
     :param steady_ns: when the tick was scheduled, when it began, when its command was published.
     """
     return Playback(
         header=header(command.stamp_ns),
         stream=stream,
+        begun_steady_ns=begun_ns,
         epoch=command.epoch,
         chunk=command.chunk,
         play=PLAYS[command.play],

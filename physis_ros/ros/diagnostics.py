@@ -109,10 +109,16 @@ class Diagnostics:
             for topic, item in self._watch.trouble.items()
             for what, count in (('incompatible', item.incompatible), ('lost', item.lost))
         }
-        if not sentences:
-            return Report(Level.OK, 'all peers match, nothing lost', values)
-        mismatch = any(item.incompatible for item in self._watch.trouble.values())
-        return Report(Level.ERROR if mismatch else Level.WARN, '; '.join(sentences), values)
+        condition = self._condition('; '.join(sentences))
+        return Report(condition.level, condition.text, {'condition': condition.name, **values})
+
+    def _condition(self, trouble: str) -> Condition:
+        """Return what is the matter with the topics, the worst first."""
+        if not trouble:
+            return Condition('matched', Level.OK, 'all peers match, nothing lost')
+        if any(item.incompatible for item in self._watch.trouble.values()):
+            return Condition('incompatible', Level.ERROR, trouble)
+        return Condition('lost', Level.WARN, trouble)
 
 
 def _text(value: object) -> str:

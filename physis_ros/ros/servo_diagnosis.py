@@ -8,7 +8,8 @@ person and may change.
 
 from __future__ import annotations
 
-from physis_ros.output.figures import Figures
+from physis_ros.output.account import PARTS
+from physis_ros.output.figures import AgeFigures, Figures
 from physis_ros.ros.diagnostics import Condition, Level, Report
 from physis_ros.ros.servo_joints import ServoJoints
 from physis_ros.ros.servo_report import Snapshot, apart
@@ -49,12 +50,16 @@ def report(snapshot: Snapshot, joints: ServoJoints, before: Figures | None) -> R
         'buffer_depth_ms': snapshot.depth_ns * 1e-6,
         'action_age_p50_ms': figures.age_ms.worst.p50,
         'action_age_p99_ms': figures.age_ms.worst.p99,
+        **ages(figures.age_ms),
         'servo_period_error_p99_us': figures.period_error_us.p99,
+        'tick_late_p99_us': figures.tick_late_us.p99,
         'deadline_misses': figures.misses,
+        'deadline_miss_causes': dict(figures.misses_by_cause),
         'deadline_due': figures.due,
         'underrun_ticks': figures.underruns.ticks,
         'underrun_rungs': dict(figures.underruns.by_rung),
         'underrun_reasons': dict(figures.underruns.by_reason),
+        'underrun_time_ms': figures.underruns.time_ns * 1e-6,
         'chunks_accepted': figures.chunks.accepted,
         'chunks_rejected': dict(figures.chunks.rejected),
         'joint_states_refused': dict(joints.refused),
@@ -62,6 +67,17 @@ def report(snapshot: Snapshot, joints: ServoJoints, before: Figures | None) -> R
     }
     values.update({f'skew_{name}_ms': ns * 1e-6 for name, ns in snapshot.skew_ns.items()})
     return Report(condition.level, condition.text, values)
+
+
+def ages(figures: AgeFigures) -> dict[str, object]:
+    """Return the age by input, and the parts that the worst one is made of."""
+    named = {f'input_age_{name}': figure for name, figure in figures.inputs.items()}
+    named |= {f'age_{part}': getattr(figures, part) for part in PARTS}
+    return {
+        f'{name}_{quantile}_ms': getattr(figure, quantile)
+        for name, figure in named.items()
+        for quantile in ('p50', 'p99')
+    }
 
 
 def diagnose(snapshot: Snapshot, joints_trouble: str, missed: str) -> Condition:

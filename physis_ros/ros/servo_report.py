@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from physis_ros.msg import NamedCount, PlaybackStatus
+from physis_ros.msg import NamedCount, NamedQuantiles, PlaybackStatus
 from physis_ros.msg import Quantiles as QuantilesMessage
-from physis_ros.output.figures import Figures, Phase
+from physis_ros.output.account import PARTS
+from physis_ros.output.figures import AgeFigures, Figures, Phase
 from physis_ros.output.limits import LimitMode, column
 from physis_ros.output.sketch import Quantiles
 from physis_ros.ros import conversions
@@ -40,6 +41,7 @@ class Snapshot:
     Everything a status is made from.
 
     :param stream: whose chunks are played.
+    :param begun_ns: since when it counts, steady clock.
     :param command: the last tick.
     :param ticked_ns: when that began, steady clock.
     :param settings: how chunks are played.
@@ -51,6 +53,7 @@ class Snapshot:
 
     now_ns: int
     stream: str
+    begun_ns: int
     figures: Figures
     command: Command
     ticked_ns: int
@@ -73,6 +76,7 @@ def status(snapshot: Snapshot) -> PlaybackStatus:
     return PlaybackStatus(
         header=conversions.header(snapshot.now_ns),
         stream=snapshot.stream,
+        begun_steady_ns=snapshot.begun_ns,
         ticked_steady_ns=snapshot.ticked_ns,
         epoch=snapshot.command.epoch,
         state=state,
@@ -81,14 +85,17 @@ def status(snapshot: Snapshot) -> PlaybackStatus:
         reason=conversions.REASONS[snapshot.command.reason],
         buffer_depth=conversions.duration_message(snapshot.depth_ns),
         last_age=conversions.duration_message(last_age_ns),
-        action_age=quantiles(figures.age_ms.worst),
+        **ages(figures.age_ms),
         servo_period_error=quantiles(figures.period_error_us),
+        tick_late=quantiles(figures.tick_late_us),
         **settings(snapshot.settings),
         ticks=figures.ticks,
         deadline_due=figures.due,
         deadline_misses=figures.misses,
+        deadline_miss_causes=counts(figures.misses_by_cause),
         underruns=figures.underruns.count,
         underrun_ticks=figures.underruns.ticks,
+        underrun_time=conversions.duration_message(figures.underruns.time_ns),
         longest_underrun=conversions.duration_message(figures.underruns.longest_ns),
         underrun_reasons=counts(figures.underruns.by_reason),
         underrun_rungs=counts(figures.underruns.by_rung),
@@ -99,9 +106,24 @@ def status(snapshot: Snapshot) -> PlaybackStatus:
         chunks_rejected=rejected,
         reject_reasons=counts(chunks.rejected),
         steps_skipped=chunks.steps_skipped,
+        chunks_from_future=chunks.future_inputs,
+        output_interval=quantiles(chunks.interval_ms),
+        response_latency=quantiles(chunks.response_ms),
         seam_position=quantiles(figures.seam_position, 1e3),
         seam_velocity=quantiles(figures.seam_velocity, 1e3),
     )
+
+
+def ages(figures: AgeFigures) -> dict[str, Any]:
+    """Return how old commands are, by input and by part, by the names of the status."""
+    return {
+        'action_age': quantiles(figures.worst),
+        'input_age': [
+            NamedQuantiles(name=name, quantiles=quantiles(figure))
+            for name, figure in figures.inputs.items()
+        ],
+        **{f'age_{name}': quantiles(getattr(figures, name)) for name in PARTS},
+    }
 
 
 def settings(config: PlayerConfig) -> dict[str, Any]:

@@ -79,6 +79,8 @@ class ServoStatus:
         """Diagnose the playing since the last report."""
         snapshot = self._take()
         if snapshot is None:
-            return Report(Level.WARN, self._waits() or 'no tick yet')
+            waits = self._waits()
+            values = {'condition': 'no_time' if waits else 'no_tick'}
+            return Report(Level.WARN, waits or 'no tick yet', values)
         before, self._before = self._before, snapshot.figures
         return report(snapshot, self._joints, before)

@@ -11,6 +11,7 @@ its way. So nothing has to come back.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from physis_ros.backbones.base import ModelSpec
 from physis_ros.errors import ParameterError
@@ -72,10 +73,19 @@ class Commitment:
         )
         self._timeline = Timeline(played.timeline)
 
-    def published(self, chunk: ActionChunk) -> None:
-        """Take a chunk that goes out now."""
-        if self._on:
-            self._timeline.offer(chunk, chunk.times.publish_ns)
+    def published(self, chunk: ActionChunk, frozen: int = 0) -> None:
+        """
+        Take a chunk that goes out now.
+
+        :param frozen: so many of its steps are those of the chunk before: as old, whoever takes
+            them over again. Those that were only drawn to it count as its own; what is left of
+            the chunk before in them fades from chunk to chunk, and has no end.
+        """
+        if not self._on:
+            return
+        stamps = chunk.taken_over_stamps_ns if frozen else {}
+        own = replace(chunk, taken_over=frozen, taken_over_stamps_ns=stamps)
+        self._timeline.offer(own, chunk.times.publish_ns)
 
     def clear(self) -> None:
         """Forget everything: a new epoch commits to nothing."""

@@ -7,6 +7,7 @@ The same for messages that rclpy delivers and for those that a recording gives; 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -66,10 +67,22 @@ def chunk(message: Any) -> ActionChunk:
         dt_ns=time_ns(message.dt),
         names=tuple(message.joint_names),
         actions=np.array(message.positions, dtype=np.float64).reshape(horizon, width),
-        input_stamps_ns={item.name: time_ns(item.stamp) for item in message.inputs},
+        input_stamps_ns=stamps_ns(message.inputs),
         times=chunk_times(message.times),
         kv_rule=KV_RULES[message.kv_rule],
+        # Recordings of older chunks do not say so.
+        taken_over=int(getattr(message, 'taken_over', 0)),
+        taken_over_stamps_ns=stamps_ns(getattr(message, 'taken_over_inputs', ())),
     )
+
+
+def stamps_ns(messages: Iterable[Any]) -> dict[str, int]:
+    """Return capture times by input, the oldest where one is named twice."""
+    found: dict[str, int] = {}
+    for item in messages:
+        stamp_ns = time_ns(item.stamp)
+        found[item.name] = min(stamp_ns, found.get(item.name, stamp_ns))
+    return found
 
 
 def command(message: Any) -> Command:

@@ -65,6 +65,11 @@ class Entry:
     shown: dict[int, Sight] = field(default_factory=dict)
 
     @property
+    def frozen(self) -> int:
+        """How many of its steps are those of the chunk before."""
+        return 0 if self.prefix is None else self.prefix.frozen
+
+    @property
     def newest(self) -> Sight:
         """What it was given last."""
         return next(reversed(self.shown.values()), Sight(self.at, self.observation))
@@ -98,7 +103,7 @@ def produce(
     :param published: now.
     """
     sight = entry.used(result.observation)
-    observation = sight.observation
+    observation, prefix = sight.observation, entry.prefix
     chunk = ActionChunk(
         stream=result.stream,
         epoch=result.epoch,
@@ -110,6 +115,8 @@ def produce(
         input_stamps_ns=observation.input_stamps_ns,
         times=_times(entry, sight, result, published),
         kv_rule=result.kv_rule,
+        taken_over=0 if prefix is None else prefix.taken,
+        taken_over_stamps_ns={} if prefix is None else prefix.stamps_ns,
     )
     return Produced(chunk, _frames(entry, result, spec), entry.told)
 

@@ -289,7 +289,7 @@ class Producer:
             self._response.add(max(0, published.stream_ns - entry.at.stream_ns))
             try:
                 done = produce(entry, result, self._pool.spec, self._names, published)
-                self._commitment.published(done.chunk)
+                self._commitment.published(done.chunk, entry.frozen)
                 self._ports.deliver(done)
             except Exception as error:  # the pool's other streams must not end with this one
                 self._fail(error)
