@@ -85,6 +85,22 @@ def test_what_goes_wrong_in_an_engine_is_its_failure_and_no_refusal(
     assert words in str(host.check())
 
 
+def test_a_stream_that_takes_too_long_does_not_end_the_others(
+    host: EngineHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Room(host, 'a', 100.0, 0.0)
+    wait_until(lambda: first.given)
+
+    def opening(*_: Any) -> None:
+        raise DeadlinePassed("opening of 'b' must take at most 120 s, and did not")
+
+    monkeypatch.setattr(host.pool, 'open_stream', opening)
+    late = Room(host, 'b', 100.0, 0.0)
+    wait_until(lambda: late.answered)
+    assert late.refusal == "opening of 'b' must take at most 120 s, and did not"
+    assert (first.given, host.check(), host.state) == (True, None, HostState.READY)
+
+
 def test_an_engine_that_stands_still_refuses_nobody(host: EngineHost) -> None:
     failure = EngineError('worker 0 must turn within hop_timeout_s, got none in 10.0 s')
     host.pool._desk._failure = failure

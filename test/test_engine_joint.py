@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from engine_cases import SECOND_NS, inputs, local_crew
+from engine_cases import SECOND_NS, feed, inputs, local_crew
 from engine_story import Story
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -274,6 +274,33 @@ def test_a_stream_closed_while_it_opens_leaves_nothing() -> None:
         while (result := pool.next_result(1.0)) is None:
             pass
         assert result.stream == 'b'
+
+
+def test_a_worker_that_is_stuck_over_one_stream_carries_the_others() -> None:
+    """Its place stays taken until the worker has let go of it; then all is as if it never came."""
+    config = PoolConfig(URI, 1, max_streams=2, open_timeout_s=0.1, hop_timeout_s=0.2)
+    with Pool(config, crew=local_crew(0), door=door(1)) as pool:
+        pool.start()
+        pool.open_stream('a', slo_s=1.0)
+        loop = pool._desk.crew().loops[0]
+        make, go = loop._opener._open, threading.Event()
+        loop._opener._open = lambda *given: go.wait(20) and make(*given)
+        with pytest.raises(DeadlinePassed, match=r"opening of 'b' must take at most 0.1 s"):
+            pool.open_stream('b', slo_s=1.0)
+        assert pool.others('b') == ['a']
+        feed(pool, 'a', range(3))
+        with pytest.raises(EngineError, match="'b' is still being closed"):
+            pool.open_stream('b', slo_s=1.0)
+        with pytest.raises(EngineError, match=r"got 'c' beside \['a', 'b'\]"):
+            pool.open_stream('c', slo_s=1.0)
+        go.set()
+        while pool._members._leaving[0].awaiting:
+            pool.next_result(0.01)
+        assert pool.what_if(1, 1.0) == ['']
+        loop._opener._open = make
+        pool.open_stream('b', slo_s=1.0)
+        feed(pool, 'b', range(3))
+        assert set(loop._lanes) == {0, 1}
 
 
 def test_costs_are_told_as_the_pool_will_run_them() -> None:

@@ -55,6 +55,8 @@ class Members:
         self._pressure, self._lock, self._door = pressure, lock, door
         self._deciding = threading.RLock()
         self._patience_s = layout.config.open_timeout_s
+        # Whose opening failed and whose workers have not said yet that nothing of it is left.
+        self._leaving: list[Stream] = []
 
     @property
     def overload(self) -> Overload | None:
@@ -67,6 +69,7 @@ class Members:
     def open(self, name: str, slo_s: float, response_s: float) -> None:
         """Take a stream on and bring it up, or leave nothing of it; see the pool."""
         with self._deciding:
+            self._sweep()
             with self._lock:
                 self._desk.crew()
                 self._streams.check(name)
@@ -80,7 +83,7 @@ class Members:
             try:
                 self._bring_up(stream)
             except PhysisError:
-                self._give_up(name)
+                self._give_up(stream)
                 raise
 
     def close(self, name: str) -> None:
@@ -88,21 +91,12 @@ class Members:
         with self._deciding:
             with self._lock:
                 stream = self._streams.named(name)
-                stream.closed = True
-                self._desk.crew().board.set_era(stream.index, stream.era)
-                self._desk.forget(stream)
-            self._tell(stream, Kind.CLOSE)
-            self.until(lambda: not stream.awaiting, self._patience_s, f"closing of '{name}'")
-            with self._lock:
-                self._streams.remove(stream)
-                self._pressure.follow(self._streams.hops())
-                self._pressure.forget(name)
-            if self._door is not None:
-                self._door.leave(name)
+            self._end(stream, self._patience_s)
 
     def what_if(self, count: int, slo_s: float, response_s: float) -> list[str]:
         """Tell what would be answered to so many more streams; see the pool."""
         with self._deciding:
+            self._sweep()
             with self._lock:
                 left = min(count, self._streams.free)
             most = self._layout.config.max_streams
@@ -158,13 +152,40 @@ class Members:
         if stream.refused:
             raise EngineError(f"stream '{stream.name}' cannot be opened: {stream.refused}")
 
-    def _give_up(self, name: str) -> None:
+    def _give_up(self, stream: Stream) -> None:
         """Undo an opening that failed; why it did matters more than whether this works."""
         try:
             if not self._desk.failed:
-                self.close(name)
+                self._end(stream, self._layout.config.hop_timeout_s)
+        except DeadlinePassed:
+            # Its place, its memory and its time stay taken as long as a worker is busy with it.
+            self._leaving.append(stream)
         except EngineError:
             return
+
+    def _end(self, stream: Stream, patience_s: float) -> None:
+        """Have the workers free what they hold of a stream, then forget it."""
+        with self._lock:
+            stream.closed = True
+            self._desk.crew().board.set_era(stream.index, stream.era)
+            self._desk.forget(stream)
+        self._tell(stream, Kind.CLOSE)
+        self.until(lambda: not stream.awaiting, patience_s, f"closing of '{stream.name}'")
+        self._forget(stream)
+
+    def _sweep(self) -> None:
+        """Forget streams that could not be opened, once the workers are done with them."""
+        for stream in [stream for stream in self._leaving if not stream.awaiting]:
+            self._forget(stream)
+
+    def _forget(self, stream: Stream) -> None:
+        self._leaving = [other for other in self._leaving if other is not stream]
+        with self._lock:
+            self._streams.remove(stream)
+            self._pressure.follow(self._streams.hops())
+            self._pressure.forget(stream.name)
+        if self._door is not None:
+            self._door.leave(stream.name)
 
     def _tell(self, stream: Stream, kind: Kind, text: str = '') -> None:
         header = Header(kind, stream=stream.index, chunk=stream.life)

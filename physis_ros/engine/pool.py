@@ -141,6 +141,11 @@ class Pool:
         with self._lock:
             return self._streams.named(name).grouping.used
 
+    def others(self, name: str) -> list[str]:
+        """Return the streams that are open beside this one."""
+        with self._lock:
+            return [other for other in self._streams.names() if other != name]
+
     def what_if(self, count: int, slo_s: float, response_s: float = 0.0) -> list[str]:
         """
         Tell what would be answered to so many more streams; nothing changes.

@@ -98,7 +98,7 @@ class StreamTable:
 
     def names(self) -> list[str]:
         """Return the open streams."""
-        return sorted(self._by_name)
+        return sorted(name for name, stream in self._by_name.items() if not stream.closed)
 
     @property
     def free(self) -> int:
@@ -112,11 +112,12 @@ class StreamTable:
         :raises EngineError: when the name is taken or no place is left.
         """
         if name in self._by_name:
-            raise EngineError(f"stream '{name}' is already open")
+            how = 'still being closed' if self._by_name[name].closed else 'already open'
+            raise EngineError(f"stream '{name}' is {how}")
         if not self._free:
             raise EngineError(
                 f'streams must be <= max_streams = {self._most}, got {name!r} beside '
-                f'{self.names()}; close one or start the pool with more'
+                f'{sorted(self._by_name)}; close one or start the pool with more'
             )
 
     def add(self, name: str, grouping: Grouping, most: int) -> Stream:

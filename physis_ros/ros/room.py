@@ -60,7 +60,7 @@ class Room:
             pool.open_stream(self._stream, *self._asked_s)
             return pool.workers_of(self._stream)
         except Exception as error:
-            if _refuses(error, pool):
+            if _refuses(error, pool, self._stream):
                 self._refusal = str(error)
             else:
                 self.host.fail(_engine_failure(error, self._stream))
@@ -78,15 +78,17 @@ class Room:
             return error
 
 
-def _refuses(error: Exception, pool: Pool) -> bool:
+def _refuses(error: Exception, pool: Pool, stream: str) -> bool:
     """Tell whether an engine that is well said no: for its name, its place, or by admission."""
-    if isinstance(error, DeadlinePassed) or not isinstance(error, PhysisError):
+    if not isinstance(error, PhysisError):
         return False
     try:
         pool.health()
     except PhysisError:
         return False
-    return True
+    # A worker that takes too long over one stream must not end the others. Where there is no
+    # other, the engine may as well be loaded again.
+    return not isinstance(error, DeadlinePassed) or bool(pool.others(stream))
 
 
 def _engine_failure(error: Exception, stream: str) -> PhysisError:
