@@ -16,7 +16,7 @@ from diagnostic_msgs.msg import DiagnosticArray
 from rcl_interfaces.srv import SetParametersAtomically
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
-from robot_cases import Robot
+from robot_cases import POSITION, Robot
 from sensor_msgs.msg import Image
 
 from physis_ros.msg import ActionChunk, StreamStatus
@@ -28,6 +28,9 @@ GIVEN = {
     'model': f'synthetic:cameras=2,depth=1,{TINY}',
     'cameras': ['top=eye_0', 'wrist=eye_1', 'top/depth=depth'],
     'joint_aliases': ['shoulder=a', 'elbow=b'],
+    'joint_units': ['a=deg'],
+    'joint_scales': ['b=-2.0'],
+    'joint_offsets': ['b=0.5'],
     'workers': 1,
 }
 MS = 1_000_000
@@ -71,6 +74,11 @@ def test_cameras_depth_and_two_joint_publishers_make_one_observation(bench: Any)
     assert bench.spin_until(lambda: int(statuses(found).get('frame.eye_1', 0)) > 5, 20)
     (stream,) = node.streams
     seen = stream.producer._inbox.as_of(node._ros_time.now_ns())
+    # What the robot says in degrees, and turned about, comes to the model in radians.
+    theirs = np.array([POSITION['shoulder'], POSITION['elbow']])
+    np.testing.assert_allclose(
+        seen.joint_position, [np.deg2rad(theirs[0]), (theirs[1] - 0.5) / -2.0]
+    )
     depth = seen.others['depth'].frames
     assert depth.dtype == np.float32
     np.testing.assert_array_equal(depth, np.full((1, 8, 8), 1.5, np.float32))

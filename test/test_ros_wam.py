@@ -257,6 +257,10 @@ def test_missing_joints_and_a_silent_camera_are_named(bench: Any, weights: Path)
         ({'conditioning': 'step'}, "conditioning must be 'entry' for reach, whose weights do not"),
         ({'joint_names': ['a', 'b', 'c']}, 'input joints of reach must be of shape'),
         ({'joint_aliases': ['j1=wrist']}, 'aliases must be robot name'),
+        (
+            {'joint_units': ['wrist=deg']},
+            "joint_units must be for some of ['shoulder', 'elbow'], each once, got ['wrist']",
+        ),
         ({'qos_overrides./nowhere.subscription.depth': 3}, 'must be declared by the node'),
         ({'trace': '/proc/none/trace.json'}, 'trace must be a file that can be written'),
     ],

@@ -59,6 +59,9 @@ def told(config: PlayerConfig, status: Any) -> PlayerConfig:
     """
     if not hasattr(status, 'max_action_age'):
         return config
+    if hasattr(status, 'far_future'):
+        ahead_ns = decode.time_ns(status.far_future), decode.time_ns(status.skew)
+        config = replace(config, far_future_ns=ahead_ns[0], skew_ns=ahead_ns[1])
     limits = tuple(_limit(status, joint) for joint in range(len(status.refused_below)))
     return replace(
         config,

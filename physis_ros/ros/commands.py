@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Commands in the form that a controller takes.
+Commands in the form that a controller takes, by the robot's names and in its units.
 
 One adapter for each message type. Silence is no message at all: the controller keeps its own rule.
 """
@@ -38,17 +38,18 @@ class Adapter:
     """
 
     def __init__(self, config: ServoConfig, player: Player) -> None:
-        self._player = player
+        self._player, self._robot = player, config.robot
         self._count = config.trajectory_points
         self._dt_ns = round(config.trajectory_dt_ms * 1e6)
         self._stamped = config.trajectory_stamped
         self._every = config.trajectory_ticks if config.command_type == 'joint_trajectory' else 1
         self._ticks = 0
         self.kind = KINDS[config.command_type]
+        told = self._robot.told
         forms: dict[str, Callable[[Command], Any]] = {
             'joint_trajectory': self._trajectory,
-            'float64_multi_array': conversions.array_message,
-            'joint_state': conversions.state_command_message,
+            'float64_multi_array': lambda command: conversions.array_message(told(command)),
+            'joint_state': lambda command: conversions.state_command_message(told(command)),
         }
         self._form = forms[config.command_type]
 
@@ -91,8 +92,9 @@ class Adapter:
 
     def _points(self, command: Command, points: Sequence[Command]) -> JointTrajectory:
         """Return points that lie after the tick of ``command``."""
+        points = [self._robot.told(point) for point in points]
         return conversions.trajectory_message(
-            command.names,
+            self._robot.robot_names,
             [point.stamp_ns - command.stamp_ns for point in points],
             np.stack([point.position for point in points]),
             np.stack([point.velocity for point in points]),

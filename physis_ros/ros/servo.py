@@ -83,7 +83,7 @@ class ServoNode(Node):
         self._ticked_ns = 0
         self._ready: Ready | None = None
         self._last_age_ns: int | None = None
-        self._joints = ServoJoints(self.config.joints, self.config.player.state_age_ns)
+        self._joints = ServoJoints(self.config.robot, self.config.player.state_age_ns)
         self._figures = self.player.account.figures()
         self._goes_on: bool | None = None
         self._closed = False
@@ -131,6 +131,7 @@ class ServoNode(Node):
         """Go on with parameters that were set."""
         self.config = config
         self.player.reconfigure(config.player)
+        self._joints.age_ns = config.player.state_age_ns
         # Before the next tick: a recording then tells from which on they count.
         self._publish_status()
         self.get_logger().info('parameters were set')

@@ -10,6 +10,7 @@ from physis_ros.observation.config import Timeline
 from physis_ros.output.interpolate import Interpolation
 from physis_ros.output.limits import JointLimit, LimitMode
 from physis_ros.output.merge import Merge
+from physis_ros.ros.joint_map import JointMap
 from physis_ros.ros.parameters import parameter
 from physis_ros.session.player_config import PlayerConfig
 
@@ -23,7 +24,26 @@ MS_NS = 1e6
 class ServoConfig:
     """How chunks become commands; the defaults of the playing are the player's own."""
 
-    joints: tuple[str, ...] = parameter((), 'Joints in the order of the commands. Required.')
+    joints: tuple[str, ...] = parameter(
+        (), 'Joints as chunks name them, in the order of the commands. Required.'
+    )
+    joint_aliases: tuple[str, ...] = parameter(
+        (),
+        "Where commands and joint states name a joint otherwise: 'robot_joint=joint'.",
+    )
+    joint_units: tuple[str, ...] = parameter(
+        (),
+        "Where commands and joint states are not in rad or m: 'joint=deg' or 'joint=mm'. Limits "
+        'and everything else stay in rad and m.',
+    )
+    joint_scales: tuple[str, ...] = parameter(
+        (),
+        "What the robot's value is multiplied by after that, not 0 [1]: 'joint=-1.0' turns one "
+        "the other way, 'gripper=100.0' makes percent of 0..1.",
+    )
+    joint_offsets: tuple[str, ...] = parameter(
+        (), "What is added last [robot's unit]: 'joint=90.0'."
+    )
     stream: str = parameter('', 'Stream to play; chunks of others are ignored. Empty plays any.')
     servo_rate_hz: float = parameter(250.0, 'Ticks per second [Hz].', low=1.0, high=2000.0)
     command_type: str = parameter(
@@ -64,13 +84,24 @@ class ServoConfig:
         high=5000.0,
         dynamic=True,
     )
+    ensemble_decay: float = parameter(
+        DEFAULT.ensemble_decay,
+        'ensemble: a chunk weighs exp(-this * i) [1], i = 0 for the oldest; below 0 newer ones '
+        'weigh more.',
+        low=-10.0,
+        high=10.0,
+        dynamic=True,
+    )
     interpolation: str = parameter(
         Interpolation.CUBIC.value,
-        'Between control steps, for all joints.',
+        'Between control steps, for all joints but those of the next two.',
         choices=[item.value for item in Interpolation],
     )
     step_joints: tuple[str, ...] = parameter(
         (), 'Joints that are not interpolated but stepped, such as grippers.'
+    )
+    linear_joints: tuple[str, ...] = parameter(
+        (), 'Joints that move in straight lines from step to step.'
     )
     lower: tuple[float, ...] = parameter(
         (), 'Least position of each joint [rad or m]; leave out for no limits.', dynamic=True
@@ -101,6 +132,43 @@ class ServoConfig:
     max_action_age_ms: float = parameter(
         DEFAULT.max_action_age_ns / MS_NS,
         'Nothing whose observation is older than this is played [ms].',
+        low=1.0,
+        high=60_000.0,
+        dynamic=True,
+    )
+    depth_ms: float = parameter(
+        0.0,
+        'A chunk counts at most so long after it came [ms]; 0: depth_intervals decides.',
+        low=0.0,
+        high=60_000.0,
+        dynamic=True,
+    )
+    depth_intervals: float = parameter(
+        DEFAULT.depth_intervals,
+        'That, as a multiple of the p99 of the measured chunk interval [1], once 20 are known; at '
+        'least 200 ms.',
+        low=1.0,
+        high=1000.0,
+        dynamic=True,
+    )
+    far_future_ms: float = parameter(
+        DEFAULT.far_future_ns / MS_NS,
+        'A chunk that begins further ahead is refused [ms].',
+        low=1.0,
+        high=60_000.0,
+        dynamic=True,
+    )
+    skew_ms: float = parameter(
+        DEFAULT.skew_ns / MS_NS,
+        'An input of a chunk, or a joint state, may seem to come from at most so far ahead [ms]: '
+        'clocks of two machines.',
+        low=0.0,
+        high=60_000.0,
+        dynamic=True,
+    )
+    chunk_timeout_ms: float = parameter(
+        DEFAULT.chunk_timeout_ns / MS_NS,
+        'Without a chunk for so long the reason is no_chunk, before that chunk_late [ms].',
         low=1.0,
         high=60_000.0,
         dynamic=True,
@@ -140,6 +208,13 @@ class ServoConfig:
         high=60_000.0,
         dynamic=True,
     )
+    state_age_ms: float = parameter(
+        DEFAULT.state_age_ns / MS_NS,
+        'A joint state older than this does not count [ms].',
+        low=1.0,
+        high=60_000.0,
+        dynamic=True,
+    )
     require_measured: bool = parameter(
         DEFAULT.require_measured, 'The first command waits for joint states.', dynamic=True
     )
@@ -174,10 +249,13 @@ class ServoConfig:
             given = getattr(self, name)
             if given and len(given) != len(self.joints):
                 raise ParameterError(name, f'one for each of {list(self.joints)}', list(given))
-        unknown = [name for name in self.step_joints if name not in self.joints]
-        if unknown:
-            raise ParameterError('step_joints', f'some of {list(self.joints)}', unknown)
-        _ = self.player
+        for name in ('step_joints', 'linear_joints'):
+            given = getattr(self, name)
+            if any(joint not in self.joints for joint in given):
+                raise ParameterError(name, f'some of {list(self.joints)}', list(given))
+        if both := sorted({*self.step_joints} & {*self.linear_joints}):
+            raise ParameterError('linear_joints', 'other joints than step_joints', both)
+        _ = self.player, self.robot
 
     @property
     def player(self) -> PlayerConfig:
@@ -187,16 +265,34 @@ class ServoConfig:
             servo_rate_hz=self.servo_rate_hz,
             merge=Merge(self.merge),
             blend_ns=round(self.blend_ms * MS_NS),
+            ensemble_decay=self.ensemble_decay,
             interpolation=tuple(self._interpolation(name) for name in self.joints),
             limits=tuple(self._limit(index) for index in range(len(self.joints))),
             limit_mode=LimitMode(self.limit_mode),
             max_action_age_ns=round(self.max_action_age_ms * MS_NS),
+            depth_ns=round(self.depth_ms * MS_NS) or None,
+            depth_intervals=self.depth_intervals,
+            far_future_ns=round(self.far_future_ms * MS_NS),
+            skew_ns=round(self.skew_ms * MS_NS),
+            chunk_timeout_ns=round(self.chunk_timeout_ms * MS_NS),
             hold_ns=round(self.hold_ms * MS_NS),
             ramp_ns=round(self.ramp_ms * MS_NS),
             start_blend_ns=round(self.start_blend_ms * MS_NS),
             start_speed=self.start_speed,
             settle_ns=round(self.settle_ms * MS_NS),
+            state_age_ns=round(self.state_age_ms * MS_NS),
             require_measured=self.require_measured,
+        )
+
+    @property
+    def robot(self) -> JointMap:
+        """What commands and joint states call our joints, and their units."""
+        return JointMap.of(
+            self.joints,
+            self.joint_aliases,
+            self.joint_units,
+            self.joint_scales,
+            self.joint_offsets,
         )
 
     @property
@@ -206,7 +302,11 @@ class ServoConfig:
 
     def _interpolation(self, joint: str) -> Interpolation:
         """Return how one joint is interpolated."""
-        return Interpolation('step' if joint in self.step_joints else self.interpolation)
+        if joint in self.step_joints:
+            return Interpolation.STEP
+        if joint in self.linear_joints:
+            return Interpolation.LINEAR
+        return Interpolation(self.interpolation)
 
     def _limit(self, index: int) -> JointLimit:
         """Return one joint's limits."""

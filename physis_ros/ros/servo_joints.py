@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Joint states as the player takes them: in our order, whole, finite; or refused and counted.
+Joint states as the player takes them: our order and units, whole, finite; or refused and counted.
 
 Several publishers may each carry a part of the joints, beside joints that are not ours; the state
 is whole when every joint has come lately, and as old as the oldest of them.
@@ -16,6 +16,7 @@ from sensor_msgs.msg import JointState
 
 from physis_ros.errors import NamesError
 from physis_ros.output.limits import usable
+from physis_ros.ros.joint_map import JointMap
 from physis_ros.types import FloatArray
 
 OTHER_JOINTS, MALFORMED, NON_FINITE = 'other_joints', 'malformed', 'non_finite'
@@ -28,15 +29,15 @@ class ServoJoints:
     """
     Reads joint state messages. Single-threaded.
 
-    :param joints: ours, in the order of the commands.
+    :param robot: what it calls our joints, in the order of the commands, and its units.
     :param age_ns: so much older than the newest one another joint may be.
     """
 
-    def __init__(self, joints: tuple[str, ...], age_ns: int) -> None:
-        self._joints, self._age_ns = joints, age_ns
+    def __init__(self, robot: JointMap, age_ns: int) -> None:
+        self._robot, self._joints, self.age_ns = robot, robot.robot_names, age_ns
         self._places: dict[tuple[str, ...], npt.NDArray[np.intp]] = {}
-        self._position = np.full(len(joints), np.nan)
-        self._stamps_ns = np.zeros(len(joints), dtype=np.int64)
+        self._position = np.full(len(self._joints), np.nan)
+        self._stamps_ns = np.zeros(len(self._joints), dtype=np.int64)
         self._seen: dict[str, None] = {}
         self._waits_ns: int | None = None
         # How many were refused, by reason; and what was wrong with the last, empty when nothing.
@@ -45,7 +46,7 @@ class ServoJoints:
 
     def read(self, message: JointState, stamp_ns: int) -> tuple[FloatArray, int] | None:
         """
-        Return the joints in our order and the stamp of the oldest of them [ns].
+        Return the joints in our order [rad or m] and the stamp of the oldest of them [ns].
 
         :param stamp_ns: of the message.
         :returns: None while some have not come, or, with ``trouble``, when it cannot be used.
@@ -64,11 +65,12 @@ class ServoJoints:
             missing = self._missing(stamp_ns)
             self._refuse(OTHER_JOINTS, self._names(missing) if missing else '')
             return None
-        position = np.array(message.position, dtype=np.float64)[places[ours]]
+        heard, _ = self._robot.heard(names, message.position, ())
+        position = np.array(heard, dtype=np.float64)[places[ours]]
         if not usable(position):
             self._refuse(NON_FINITE, f'position must be finite, got {position.tolist()}')
             return None
-        if (self._stamps_ns[ours] - stamp_ns > self._age_ns).any():
+        if (self._stamps_ns[ours] - stamp_ns > self.age_ns).any():
             # The time went back: what other joints said is of one that is gone.
             self._stamps_ns[:] = 0
         self._position[ours], self._stamps_ns[ours] = position, stamp_ns
@@ -96,7 +98,7 @@ class ServoJoints:
 
     def _missing(self, stamp_ns: int) -> list[str]:
         """Return which joints have not come, or not lately; a stamp that went back is not late."""
-        late = (self._stamps_ns == 0) | (stamp_ns - self._stamps_ns > self._age_ns)
+        late = (self._stamps_ns == 0) | (stamp_ns - self._stamps_ns > self.age_ns)
         return [name for name, is_late in zip(self._joints, late, strict=True) if is_late]
 
     def _names(self, missing: list[str]) -> str:

@@ -138,6 +138,8 @@ def settings(config: PlayerConfig) -> dict[str, Any]:
         'servo_hz': config.servo_rate_hz,
         'max_action_age': conversions.duration_message(config.max_action_age_ns),
         'settle': conversions.duration_message(config.settle_ns),
+        'far_future': conversions.duration_message(config.far_future_ns),
+        'skew': conversions.duration_message(config.skew_ns),
         **refused,
     }
 

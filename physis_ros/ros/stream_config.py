@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from physis_ros.errors import NamesError, ParameterError
 from physis_ros.observation.config import Timeline
+from physis_ros.ros.joint_map import JointMap
 from physis_ros.ros.parameters import QOS_PREFIX, parameter
 from physis_ros.session.producer_config import ProducerConfig
 
@@ -53,6 +54,19 @@ class StreamConfig:
     )
     joint_aliases: tuple[str, ...] = parameter(
         (), "Where names differ: 'robot_joint=model_joint'."
+    )
+    joint_units: tuple[str, ...] = parameter(
+        (),
+        "Where joint states are not in rad or m: 'model_joint=deg' or 'model_joint=mm'. Chunks "
+        'stay in rad and m; so the servo node has these too.',
+    )
+    joint_scales: tuple[str, ...] = parameter(
+        (),
+        "What they were multiplied by after that, not 0 [1]: 'model_joint=-1.0' for one that "
+        'turns the other way.',
+    )
+    joint_offsets: tuple[str, ...] = parameter(
+        (), "What was added to them last [robot's unit]: 'model_joint=90.0'."
     )
     period_ms: float = parameter(
         PRODUCER.period_ns / MS_NS,
@@ -152,6 +166,17 @@ class StreamConfig:
         if set(topics) != set(wanted):
             raise NamesError('cameras', wanted, topics)
         return {name: topics[name] for name in wanted}
+
+    def robot(self, joints: Sequence[str]) -> JointMap:
+        """
+        Return what joint states call the model's joints, and their units.
+
+        :param joints: the model's.
+        :raises ParameterError: naming both sets where the parameters name others.
+        """
+        return JointMap.of(
+            joints, self.joint_aliases, self.joint_units, self.joint_scales, self.joint_offsets
+        )
 
     @property
     def aliases(self) -> dict[str, str]:

@@ -18,6 +18,7 @@ from physis_ros.observation.config import AlignConfig
 from physis_ros.observation.depth import DepthArray, decode_depth
 from physis_ros.observation.image import decode_image
 from physis_ros.observation.joints import JointReading
+from physis_ros.ros.joint_map import JointMap
 from physis_ros.ros.qos import QosWatch
 from physis_ros.ros.source import Complaint, Source
 from physis_ros.ros.stream_config import StreamConfig, StreamNames
@@ -36,7 +37,7 @@ class WamInputs:
     :param config: of the stream.
     :param names: of its topics.
     :param clock: the stream clock.
-    :param joints: what the robot calls the model's joints.
+    :param robot: what joint states call the model's joints, and their units.
     :param cameras: what the robot calls each of the model's cameras.
     """
 
@@ -47,10 +48,10 @@ class WamInputs:
         config: StreamConfig,
         names: StreamNames,
         clock: Clock,
-        joints: tuple[str, ...],
+        robot: JointMap,
         cameras: Mapping[str, str],
     ) -> None:
-        self._joints = joints
+        self._robot, self._joints = robot, robot.robot_names
         self.sink: Producer | None = None
         self._first, topic = next(iter(cameras.items()))
         self.frame_id = f'{topic.lstrip("/")}_optical'
@@ -127,8 +128,7 @@ class WamInputs:
                 stamp_ns,
                 receive_ns,
                 message.name,
-                message.position,
-                message.velocity,
+                *self._robot.heard(message.name, message.position, message.velocity),
                 self._publisher(message.name),
             )
             self.sink.joints(reading)

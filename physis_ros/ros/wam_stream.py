@@ -19,7 +19,6 @@ from std_srvs.srv import SetBool, Trigger
 from physis_ros.backbones.base import ModelSpec
 from physis_ros.errors import PhysisError
 from physis_ros.msg import StreamStatus
-from physis_ros.observation.align import names_after
 from physis_ros.output.sketch import Quantiles
 from physis_ros.ros import qos, wam_report
 from physis_ros.ros.clock import RosClock
@@ -112,11 +111,11 @@ class WamStream:
         """
         align = self.config.producer.align_config(spec)
         InputBuilder(spec, len(align.joint_names))
-        joints = names_after(align.aliases, align.joint_names)
+        robot = self.config.robot(align.joint_names)
         home, names = self._home, self.names
         cameras = self.config.camera_topics(align.cameras)
         self.inputs = WamInputs(
-            home.node, home.watch, self.config, names, home.clock, joints, cameras
+            home.node, home.watch, self.config, names, home.clock, robot, cameras
         )
         self.outputs = WamOutputs(
             home.node,

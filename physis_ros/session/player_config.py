@@ -69,7 +69,6 @@ class PlayerConfig:
     :param state_age_ns: a measured state older than this does not count.
     :param require_measured: the first command waits for a measured state.
     :param settle_ns: after an epoch's first played chunk, so long is still warm-up.
-    :param late_ns: a tick so far behind its schedule misses; None is half a period.
     :param chunk_timeout_ns: with no chunk for so long the reason is no_chunk, before chunk_late.
     :param far_future_ns: a chunk may begin at most so far ahead.
     :param skew_ns: an input may seem to come from at most so far ahead.
@@ -93,7 +92,6 @@ class PlayerConfig:
     state_age_ns: int = 500_000_000
     require_measured: bool = True
     settle_ns: int = 500_000_000
-    late_ns: int | None = None
     chunk_timeout_ns: int = 1_000_000_000
     far_future_ns: int = 2_000_000_000
     skew_ns: int = 500_000_000
@@ -108,10 +106,8 @@ class PlayerConfig:
         for name in NOT_NEGATIVE:
             if getattr(self, name) < 0:
                 raise ParameterError(name, '>= 0', getattr(self, name))
-        for name in ('depth_ns', 'late_ns'):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ParameterError(name, '> 0 or None', value)
+        if self.depth_ns is not None and self.depth_ns <= 0:
+            raise ParameterError('depth_ns', '> 0 or None', self.depth_ns)
         if not (math.isfinite(self.start_speed) and self.start_speed > 0.0):
             raise ParameterError('start_speed', 'finite and > 0', self.start_speed)
         if not (math.isfinite(self.depth_intervals) and self.depth_intervals >= 1.0):
@@ -180,6 +176,6 @@ class PlayerConfig:
 
     @property
     def account(self) -> AccountConfig:
-        """The account's part."""
-        late_ns = self.late_ns if self.late_ns is not None else max(self.period_ns // 2, 1)
+        """The account's part; a tick more than half a period behind its schedule is late."""
+        late_ns = max(self.period_ns // 2, 1)
         return AccountConfig(self.period_ns, self.max_action_age_ns, late_ns, self.settle_ns)
