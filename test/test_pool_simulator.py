@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from physis_ros.engine import stretch
+from physis_ros.engine import virtual as virtual_module
 from physis_ros.engine.cost import BatchCurve, ModelCost
 from physis_ros.engine.devices import Device, DevicePool
+from physis_ros.engine.draws import Draws, Jitter
 from physis_ros.engine.virtual import S, VirtualPool
 from physis_ros.errors import ParameterError, PlanError
 from physis_ros.evaluation.pool.figures import StreamFigures, text
@@ -189,12 +192,8 @@ def test_bad_files_are_refused_before_anything_runs(
         read_trace(trace_path, read_pool(pool_path))
 
 
-def test_what_repeats_itself_is_skipped_exactly() -> None:
-    """
-    Whatever happens, skipped or run out, the figures are the same to the last digit.
-
-    Streams of two periods on uneven devices with hops, one too slow for a while, one lost.
-    """
+def mixed(jitter: float) -> tuple[PoolFile, Trace]:
+    """Return two models on uneven devices: streams come and go, one device slows, one is lost."""
     curve, other = BatchCurve.affine(0.003, 0.007, 8), BatchCurve((0.0041, 0.0057))
     models = {
         'm': ModelCost('m', 2, (10, 10), 1, 30, 10, (curve, other), 0.001, 0.0005),
@@ -209,7 +208,17 @@ def test_what_repeats_itself_is_skipped_exactly() -> None:
         Event(20.0, 'close', 's1'), Event(30.0, 'slow', 'd0', factor=3.0),
         Event(60.0, 'slow', 'd0', factor=1.0), Event(80.0, 'lose', 'd1'),
     ]  # fmt: skip
-    trace = Trace(200.0, tuple(events), sensor_s=0.05, settle_s=1.0)
+    trace = Trace(200.0, tuple(events), sensor_s=0.05, settle_s=1.0, jitter=jitter)
+    return file, trace
+
+
+def test_what_repeats_itself_is_skipped_exactly() -> None:
+    """
+    Whatever happens, skipped or run out, the figures are the same to the last digit.
+
+    Streams of two periods on uneven devices with hops, one too slow for a while, one lost.
+    """
+    file, trace = mixed(jitter=0.0)
     skipped, ran = simulate(file, trace), simulate(file, trace, skip=False)
     assert skipped == ran
     assert {stream.fate for stream in ran.streams} == {'ran', 'left', 'lost'}
@@ -228,3 +237,64 @@ def test_skipping_leaves_out_most_of_the_work() -> None:
     assert set(np.diff(outs[:, -1])) == {S // 10}
     # The last instant begins one more stage.
     assert virtual.devices[0].busy_ns == 864_000 * 40_000_000 + 10_000_000
+
+
+def test_stages_that_follow_undisturbed_are_run_at_once_exactly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With jitter, looking ahead changes no figure, and brings together fewer batches."""
+    calls = [0]
+    form_batch = virtual_module.form_batch
+
+    def counted(*arguments: Any) -> list[Any]:
+        calls[-1] += 1
+        return form_batch(*arguments)
+
+    monkeypatch.setattr(virtual_module, 'form_batch', counted)
+    file, trace = mixed(jitter=0.1)
+    ahead = simulate(file, trace)
+    calls.append(0)
+    monkeypatch.setattr(stretch, 'reach', lambda *_: 1)
+    assert simulate(file, trace) == ahead
+    assert calls[0] < 0.7 * calls[1]
+    assert any(stream.beats_lost or stream.misses for stream in ahead.streams)
+
+
+def test_a_stream_alone_with_jitter_needs_an_event_a_visit_not_a_stage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Forty stages on one device: once it has learnt to look so far ahead, one batch a chunk."""
+    formed: list[int] = []
+    form_batch = virtual_module.form_batch
+
+    def counted(ready: list[Any], *arguments: Any) -> list[Any]:
+        formed.append(ready[0].at)
+        return form_batch(ready, *arguments)
+
+    monkeypatch.setattr(virtual_module, 'form_batch', counted)
+    cost = ModelCost('m', 4, (1,) * 10, 0, 0, 0, (BatchCurve.affine(0.0, 0.001, 8),) * 10)
+    virtual = VirtualPool(pool(100).pool, 8, jitter=Jitter(1, 0.1))
+    stream = virtual.open('a', cost, (0,) * 40, 0.1, 3, 0.4)
+    virtual.run(100 * S)
+    chunks = len(stream.outputs)
+    assert chunks == 1000
+    assert virtual.devices[0].batches == 40 * chunks + 1
+    assert len(formed) < chunks + 10
+
+
+def test_draws_are_the_same_however_far_one_looks_ahead() -> None:
+    """And another device, or another seed, has others."""
+    steps, leaps = Draws(Jitter(3, 0.2), 0), Draws(Jitter(3, 0.2), 0)
+    one_by_one = []
+    for _ in range(9000):
+        one_by_one += steps.ahead(1)
+        steps.passed(1)
+    taken: list[float] = []
+    while len(taken) < 9000:
+        seen = leaps.ahead(700)
+        taken += seen[:300]
+        leaps.passed(300)
+    assert taken[:9000] == one_by_one
+    assert np.std(np.log(one_by_one)) == pytest.approx(0.2, rel=0.05)
+    assert Draws(Jitter(3, 0.2), 1).ahead(5) != one_by_one[:5]
+    assert Draws(Jitter(4, 0.2), 0).ahead(5) != one_by_one[:5]

@@ -44,6 +44,7 @@ class Steady:
         if now_ns + self._stride_ns > self._until_ns or len(self._seen) == _LOOKS:
             self.next_ns = _NEVER
             return
+        self._pool.settle(now_ns)
         state = _state(self._pool, now_ns)
         before = self._seen.setdefault(state, (now_ns, _counts(self._pool)))
         if before[0] < now_ns:
@@ -62,6 +63,7 @@ class Steady:
             device.busy_ns += times * (device.busy_ns - busy_ns)
             device.rows += times * (device.rows - rows)
             device.batches += times * (device.batches - batches)
+            device.ends = [end_ns + times * span_ns for end_ns in device.ends]
         # All by the same: what was in order stays in order.
         pool.events[:] = [(at + times * span_ns, *rest) for at, *rest in pool.events]
 
@@ -71,8 +73,16 @@ def _state(pool: VirtualPool, now_ns: int) -> _State:
         (s.beat_ns - now_ns, *(_task(token, now_ns) for token in s.inside.values()))
         for s in pool.streams.values()
     )
-    events = tuple(_event(at - now_ns, kind, what) for at, _, kind, what in sorted(pool.events))
-    return streams, events
+    events = tuple(
+        _event(at - now_ns, kind, what)
+        for at, _, kind, what in sorted(pool.events) if kind != END
+    )  # fmt: skip
+    # How far a device looks ahead changes nothing: only the stage that runs counts.
+    running = tuple(
+        (d.ends[0] - now_ns, *(_name(token) for token in d.batch)) if d.ends else ()
+        for d in pool.devices
+    )
+    return streams, events, running
 
 
 def _task(token: Token, now_ns: int) -> _State:
@@ -85,8 +95,6 @@ def _task(token: Token, now_ns: int) -> _State:
 def _event(after_ns: int, kind: int, what: Any) -> _State:
     if kind == BEAT:
         return after_ns, kind, what.index
-    if kind == END:
-        return after_ns, kind, what.index, *(_name(token) for token in what.batch)
     return after_ns, kind, _name(what)
 
 

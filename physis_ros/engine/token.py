@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from physis_ros.engine.cost import BatchCurve, ModelCost
+from physis_ros.engine.draws import Draws
 from physis_ros.engine.task import Task
 from physis_ros.types import FloatArray
 
@@ -124,6 +125,9 @@ class VirtualStream:
         self.extra_s = _extra_s(model, hosts)
         # Stages on each device, and the time of them all, by rows of the batch each is in.
         self.held = Counter(hosts)
+        # Stages from each one on, itself included, that follow on the same device.
+        self.runs = _runs(hosts)
+        self._chains_s: dict[int, list[float]] = {}
         self.work_s: dict[int, FloatArray] = {host: np.zeros(rows + 1) for host in self.held}
         for stage, host in enumerate(hosts):
             self.work_s[host] += self.times_s[stage % model.blocks]
@@ -134,6 +138,14 @@ class VirtualStream:
         self.inside: dict[int, Token] = {}
         self.done = [-1] * model.stages
         self.waiting: dict[tuple[int, int], Token] = {}
+
+    def chain_s(self, rows: int) -> list[float]:
+        """Return the time of each stage in a batch of so many rows, in chain order."""
+        found = self._chains_s.get(rows)
+        if found is None:
+            of_pass = [times_s[rows] for times_s in self.times_s]
+            found = self._chains_s[rows] = of_pass * self.model.passes
+        return found
 
     def token(self, now_ns: int, seen_ns: int) -> Token:
         """Return the next chunk's task."""
@@ -174,6 +186,9 @@ class VirtualDevice:
 
     :param slow: how many times as long everything takes.
     :param expected_ns: what a batch of so many rows takes on average; slack is reckoned with it.
+    :param ends: when the stage that runs will be done, and those that will follow undisturbed.
+    :param reach: how many those may be at most.
+    :param draws: factors on the times of its batches; None: always 1.
     """
 
     index: int
@@ -187,6 +202,9 @@ class VirtualDevice:
     rows: int = 0
     batches: int = 0
     expected_ns: list[float] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    reach: int = 1
+    draws: Draws | None = None
 
 
 def _times_s(curve: BatchCurve, rows: int) -> list[float]:
@@ -196,6 +214,14 @@ def _times_s(curve: BatchCurve, rows: int) -> list[float]:
         full, rest = divmod(count, curve.limit)
         found.append(full * curve.times_s[-1] + (curve.times_s[rest - 1] if rest else 0.0))
     return found
+
+
+def _runs(hosts: Sequence[int]) -> list[int]:
+    runs = [1] * len(hosts)
+    for stage in range(len(hosts) - 2, -1, -1):
+        if hosts[stage] == hosts[stage + 1]:
+            runs[stage] += runs[stage + 1]
+    return runs
 
 
 def _extra_s(model: ModelCost, hosts: Sequence[int]) -> dict[int, float]:

@@ -9,7 +9,7 @@ is done (E1); a device takes the batch that :func:`form_batch` gives it (E6).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
 from operator import attrgetter
@@ -17,9 +17,11 @@ from typing import cast
 
 import numpy as np
 
+from physis_ros.engine import stretch
 from physis_ros.engine.batching import form_batch
 from physis_ros.engine.cost import ModelCost
 from physis_ros.engine.devices import DevicePool
+from physis_ros.engine.draws import Draws, Jitter
 from physis_ros.engine.steady import Steady
 from physis_ros.engine.token import (
     ARRIVE,
@@ -46,7 +48,7 @@ class VirtualPool:
 
     :param max_batch: most rows of one batch.
     :param sensor_ns: interval of observations; 0: always a fresh one.
-    :param jitter: factor on each batch's time, drawn anew each time; None: always 1.
+    :param jitter: of each batch's time; None: as the costs say.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class VirtualPool:
         pool: DevicePool,
         max_batch: int,
         sensor_ns: int = 0,
-        jitter: Callable[[], float] | None = None,
+        jitter: Jitter | None = None,
     ) -> None:
         if max_batch < 1:
             raise ParameterError('max_batch', '>= 1', max_batch)
@@ -63,6 +65,9 @@ class VirtualPool:
         self.streams: dict[str, VirtualStream] = {}
         self.events: list[Event] = []
         self._limit, self._jitter, self._hop_ns = max_batch, jitter, round(pool.hop_s * S)
+        if jitter is not None:
+            for device in self.devices:
+                device.draws = Draws(jitter, device.index)
         self._opened = self._sequence = 0
         self._blocks: dict[str, int] = {}
         # Devices that something came to at this very instant.
@@ -92,6 +97,13 @@ class VirtualPool:
                 self._launch(device)
             woken.clear()
         self.now_ns = until_ns
+        self.settle(until_ns + 1)
+
+    def settle(self, until_ns: int) -> None:
+        """Do what was done before that and needed no event."""
+        for device in self.devices:
+            if len(device.ends) > 1:
+                stretch.settle(device, until_ns)
 
     def open(
         self,
@@ -155,6 +167,7 @@ class VirtualPool:
         """Tell devices what a batch takes on average, which a worker learns while it runs."""
         for index in devices:
             device = self.devices[index]
+            self._cut(device)
             here = [s for s in self.streams.values() if index in s.work_s]
             work_s = sum((s.work_s[index] for s in here), np.zeros(self._limit + 1))
             stages = max(1, sum(s.held[index] for s in here))
@@ -186,10 +199,11 @@ class VirtualPool:
         stream, stage = token.owner, token.at
         if not stream.alive:
             return
+        device = self.devices[stream.hosts[stage]]
+        self._cut(device)
         if stream.done[stage] != token.chunk - 1:
             stream.waiting[stage, token.chunk] = token
             return
-        device = self.devices[stream.hosts[stage]]
         device.ready.append(token)
         if not device.running and not device.lost:
             device.running = True
@@ -204,31 +218,23 @@ class VirtualPool:
         batch = cast(
             'list[Token]', form_batch(ready, self._limit, self.now_ns, _LEFT, expected_ns)
         )
-        rows = len(batch)
-        if rows == len(ready):
+        if len(batch) == len(ready):
             ready.clear()
         else:
             taken = set(map(id, batch))
             device.ready = [task for task in ready if id(task) not in taken]
-        spent_ns = self._spent_ns(device, batch)
-        device.batch = batch
-        device.busy_ns += spent_ns
-        device.rows += rows
-        device.batches += 1
-        self._at(self.now_ns + spent_ns, END, device)
+        stretch.begin(device, batch, self.now_ns)
+        self._at(device.ends[-1], END, device)
 
-    def _spent_ns(self, device: VirtualDevice, batch: Sequence[Token]) -> int:
-        leader, rows = batch[0], len(batch)
-        factor = device.slow / device.speed
-        if self._jitter is not None:
-            factor *= self._jitter()
-        seconds = leader.owner.times_s[leader.block & 0xFFFF][rows]
-        for task in batch:
-            if task.at in task.owner.extra_s:
-                seconds += task.owner.extra_s[task.at]
-        return round(seconds * factor * S)
+    def _cut(self, device: VirtualDevice) -> None:
+        if len(device.ends) > 1 and stretch.cut(device, self.now_ns):
+            self._at(device.ends[0], END, device)
 
     def _end(self, device: VirtualDevice) -> None:
+        if not device.ends or device.ends[-1] != self.now_ns:
+            # Its stretch was cut.
+            return
+        stretch.finish(device, self.now_ns)
         if not device.lost:
             for token in device.batch:
                 if token.owner.alive:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from math import exp
 
 import numpy as np
 
 from physis_ros.engine.admission import Admission, Admitter
 from physis_ros.engine.demand import Demand, demand
+from physis_ros.engine.draws import Jitter
 from physis_ros.engine.groupings import in_flight
 from physis_ros.engine.placement import Placement
 from physis_ros.engine.refusal import Refusal
@@ -36,8 +36,7 @@ class _Simulation:
     def __init__(self, pool: PoolFile, trace: Trace, skip: bool) -> None:
         chance = random.Random(trace.seed)
         self._chance, self._file, self._trace, self._skip = chance, pool, trace, skip
-        spread = trace.jitter
-        jitter = (lambda: exp(chance.gauss(0.0, spread))) if spread else None
+        jitter = Jitter(trace.seed, trace.jitter) if trace.jitter else None
         sensor_ns = round(trace.sensor_s * S)
         self._virtual = VirtualPool(pool.pool, pool.max_batch, sensor_ns, jitter)
         self._max_batch = pool.max_batch
