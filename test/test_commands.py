@@ -143,6 +143,12 @@ def test_what_there_is_stands_before_the_targets_that_nothing_meets(
     assert 'serial' in said.out
     assert said.err.startswith('physis: no plan meets an SLO of 0.0 ms')
     assert said.err.count('\n') == 1
+    assert cli.main(planned(profile, '--json', '--slo-ms', '1e-6')) == 2
+    data = capsys.readouterr()
+    found = json.loads(data.out)
+    assert found['refusal'] in data.err
+    assert set(found) == {'pareto', 'named', 'refusal'}
+    assert data.err == f'{said.out}{said.err}', 'a person is told all the same'
 
 
 @pytest.mark.parametrize(
@@ -191,6 +197,8 @@ def test_devices_are_written_short() -> None:
     ):  # fmt: skip
         with pytest.raises(ParameterError, match=reason):
             parse_spec(text)
+
+
 def test_a_fleet_is_planned_for_the_most_streams(
     profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -206,5 +214,3 @@ def test_a_fleet_is_planned_for_the_most_streams(
     assert json.loads(capsys.readouterr().out)['streams'] == 6
     assert cli.main([*arguments, '--json', '--streams', '2']) == 0
     assert json.loads(capsys.readouterr().out)['streams'] == 2
-
-

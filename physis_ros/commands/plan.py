@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -57,7 +58,9 @@ def add_plan_parser(subparsers: Any) -> None:
     add('--objective', choices=OBJECTIVES, default='youngest',
         help='youngest action for one robot, or most streams for a fleet')  # fmt: skip
     add('--draw', type=Path, metavar='FILE.png', help='draw all plans')
-    add('--json', action='store_true', help='print one JSON object instead')
+    add('--json', action='store_true',
+        help="print one JSON object instead; where no plan meets the targets, it says so under "
+        "'refusal', and the table goes to stderr")  # fmt: skip
     parser.set_defaults(run=plan)
 
 
@@ -91,10 +94,11 @@ def plan(args: argparse.Namespace) -> int:
     title = f'{found.model}, profiled on {found.device}; all figures from the p99 of each stage\n'
     try:
         chosen = planning.choose(everything, targets, args.objective)
-    except PlanError:
-        # What there is says how far the targets are off.
-        if not args.json:
-            print(f'{title}\n{planning.table(best)}\n')
+    except PlanError as refusal:
+        # What there is says how far the targets are off; programs are told apart from people.
+        if args.json:
+            print(json.dumps({**_choice(best, schemes), 'refusal': str(refusal)}))
+        print(f'{title}\n{planning.table(best)}\n', file=sys.stderr if args.json else None)
         raise
     typical = planning.predict(
         found.cost('p50'), pool, targets, chosen.grouping, chosen.max_batch
@@ -194,11 +198,17 @@ def _as_dict(
     best: Sequence[Plan], schemes: Sequence[Plan], chosen: Plan, typical: Plan
 ) -> dict[str, Any]:
     return {
-        'pareto': [_figures(one) for one in best],
-        'named': {one.grouping.scheme: _figures(one) for one in schemes},
+        **_choice(best, schemes),
         'streams': len(chosen.placements),
         'picked': {**_figures(chosen), 'hosts': [list(hosts) for hosts in chosen.hosts]},
         'picked_p50': _figures(typical),
+    }
+
+
+def _choice(best: Sequence[Plan], schemes: Sequence[Plan]) -> dict[str, Any]:
+    return {
+        'pareto': [_figures(one) for one in best],
+        'named': {one.grouping.scheme: _figures(one) for one in schemes},
     }
 
 
