@@ -145,6 +145,13 @@ def test_at_equal_deadlines_the_older_chunk_leads() -> None:
     assert batch([young, old], 1) == [old]
 
 
+def test_between_streams_it_does_not_matter_who_began_first() -> None:
+    first, second = task(10, 0, stream=0, chunk=900), task(10, 0, stream=1, chunk=2)
+    assert batch([second, first], 1) == [first]
+    first.turn, second.turn = 2, 900
+    assert batch([second, first], 1) == [first]
+
+
 def test_a_batch_waits_within_patience_and_the_least_slack() -> None:
     first, second = task(1000, 1), task(900, 1, stream=1)
     first.queued_ns, second.queued_ns = 100, 120

@@ -225,6 +225,19 @@ def test_what_repeats_itself_is_skipped_exactly() -> None:
     assert any(stream.beats_lost or stream.misses for stream in ran.streams)
 
 
+@pytest.mark.parametrize('skip', [False, True])
+def test_equal_deadlines_are_settled_alike_for_ever(skip: bool) -> None:
+    """The younger stream is faster and overtakes in chunks: the order of the two stays."""
+    virtual = VirtualPool(pool(100).pool, 1)
+    model = ModelCost('m', 1, (1,), 1, 0, 0, (BatchCurve.affine(0.0, 0.002, 8),))
+    slow = virtual.open('slow', model, (0,), 0.03, 2, 0.1)
+    virtual.run(round(0.6 * S), skip)
+    fast = virtual.open('fast', model, (0,), 0.02, 2, 0.1)
+    virtual.run(100 * S, skip)
+    assert set(np.subtract(*slow.table().T[[4, 2]])) == {2_000_000}, 'is served at once'
+    assert set(np.subtract(*fast.table().T[[4, 2]])) == {2_000_000, 4_000_000}
+
+
 def test_skipping_leaves_out_most_of_the_work() -> None:
     """A day of one stream: what was run is the first few of 864,000 chunks."""
     virtual = VirtualPool(pool(100).pool, 8)

@@ -79,4 +79,5 @@ def hold_ns(
 
 
 def _urgency(task: Task) -> tuple[int, int, int, int]:
-    return (task.deadline_ns, task.turn, task.step, task.stream)
+    # Turns count from each stream's own beginning: between streams they say nothing.
+    return (task.deadline_ns, task.stream, task.turn, task.step)
