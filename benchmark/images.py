@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 WIDTH, HEIGHT, RATE_HZ = 640, 480, 30
+HISTORY = 3  # pictures that the model looks at
 BAR_RATIO = 1.5
 TOPIC = 'camera/image_raw'
 PROFILES = ('FASTRTPS_DEFAULT_PROFILES_FILE', 'FASTDDS_DEFAULT_PROFILES_FILE')
@@ -72,7 +73,7 @@ def receive(folder: Path, count: int) -> None:
     from physis_ros.observation.image import decode_image
     from physis_ros.ros.clock import RosClock
     from physis_ros.ros.executor import make_executor
-    from physis_ros.ros.qos import QosWatch
+    from physis_ros.ros.qos import QosWatch, images_in
     from physis_ros.ros.source import Source
 
     rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
@@ -89,7 +90,7 @@ def receive(folder: Path, count: int) -> None:
         rows.append((stamp_ns, ready_ns, spent_ns, copied_ns))
         assert image.shape == (HEIGHT, WIDTH, 3)
 
-    source = Source(node, watch, clock, Image, TOPIC, take, 'no_camera')
+    source = Source(node, watch, clock, Image, TOPIC, take, 'no_camera', images_in(HISTORY))
     executor.add_node(node)
     told: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))

@@ -46,7 +46,7 @@ def generate_launch_description():
         ),
         DeclareLaunchArgument(
             'topics',
-            default_value='.*/(image_raw|image_raw/compressed|joint_states)$',
+            default_value='.*/(image_raw|image_raw/compressed(Depth)?|joint_states)$',
             description='Regular expression of the topics to play: inputs, and neither /clock nor '
             'what these nodes publish themselves.',
         ),

@@ -41,6 +41,10 @@ def generate_launch_description():
         ),
         GroupAction([
             SetRemap('camera/image_raw', LaunchConfiguration('image_topic')),
+            # A rule is for one name: what lies below it has its own.
+            SetRemap(
+                'camera/image_raw/compressed', [LaunchConfiguration('image_topic'), '/compressed']
+            ),
             IncludeLaunchDescription(PathJoinSubstitution([share, 'launch', 'bringup.launch.py'])),
         ]),
     ])

@@ -122,6 +122,34 @@ class TestLaunchFile:
             assert any((ROOT / folder / name).is_file() for folder in ('config', 'launch')), name
 
 
+def test_every_managed_node_is_told_whether_to_come_up_by_itself() -> None:
+    managed = [
+        (path.name, call)
+        for path in FILES
+        if path.suffix == '.py'
+        for call in calls(path, 'Node')
+        if text(keywords(call)['executable']) in ('wam_node', 'servo_node')
+    ]
+    assert [name for name, _ in managed] == ['bringup.launch.py'] * 2 + ['robots.launch.py']
+    given = "{'autostart': LaunchConfiguration('autostart')}"
+    for name, call in managed:
+        parameters = keywords(call)['parameters']
+        if isinstance(parameters, ast.Name):
+            parameters = assigned(ROOT / 'launch' / name, parameters.id)
+        assert isinstance(parameters, ast.List)
+        assert given in [ast.unparse(item) for item in parameters.elts]
+
+
+def assigned(path: Path, name: str) -> ast.expr:
+    """Return what a name stands for in a file."""
+    (value,) = [
+        node.value
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
+    ]
+    return value
+
+
 @pytest.mark.parametrize('path', [p for p in FILES if p.suffix == '.py' and p != COMMON])
 def test_the_common_part_is_included_once_and_first(path: Path) -> None:
     included = position(path, 'IncludeLaunchDescription')
@@ -170,6 +198,44 @@ def test_a_recording_is_played_with_its_time_and_without_what_was_published_befo
     ours = ('/wam_node/action_chunk', '/wam_node/predicted_image', '/servo_node/playback')
     for name in ('/clock', '/command', '/wam_node/stream_status', *ours):
         assert not re.match(topics, name), name
-    cameras = ('/camera/image_raw', '/r1/camera/image_raw/compressed')
+    cameras = (
+        '/camera/image_raw',
+        '/r1/camera/image_raw/compressed',
+        '/r1/depth/image_raw/compressedDepth',
+    )
     for name in (*cameras, '/joint_states', '/r1/joint_states'):
         assert re.fullmatch(topics, name), name
+
+
+def test_the_cameras_name_in_isaac_sim_holds_for_compressed_pictures_too() -> None:
+    path = ROOT / 'launch' / 'isaac.launch.py'
+    remapped = {text(call.args[0]): ast.unparse(call.args[1]) for call in calls(path, 'SetRemap')}
+    topic = "LaunchConfiguration('image_topic')"
+    assert remapped == {
+        'camera/image_raw': topic,
+        'camera/image_raw/compressed': f"[{topic}, '/compressed']",
+    }
+
+
+def test_T13_the_clock_of_gazebo_does_not_share_a_bridge_with_pictures() -> None:
+    path = ROOT / 'launch' / 'gazebo.launch.py'
+    configs = {
+        text(keywords(call)['name']): ast.unparse(keywords(call)['parameters'])
+        for call in calls(path, 'Node')
+    }
+    assert set(configs) == {'clock_bridge', 'bridge'}
+    assert 'gz_clock_bridge.yaml' in configs['clock_bridge']
+    assert "LaunchConfiguration('bridge_config')" in configs['bridge']
+    (default,) = [
+        ast.unparse(keywords(call)['default_value'])
+        for call in calls(path, 'DeclareLaunchArgument')
+        if text(call.args[0]) == 'bridge_config'
+    ]
+    assert "'gz_bridge.yaml'" in default
+    carried = {
+        name: [item['ros_topic_name'] for item in yaml.safe_load((ROOT / name).read_text())]
+        for name in ('config/gz_clock_bridge.yaml', 'config/gz_bridge.yaml')
+    }
+    assert carried['config/gz_clock_bridge.yaml'] == ['/clock']
+    assert 'camera/image_raw' in carried['config/gz_bridge.yaml']
+    assert '/clock' not in carried['config/gz_bridge.yaml']

@@ -12,7 +12,7 @@ import pytest
 from physis_ros.errors import ObservationError, ParameterError
 from physis_ros.observation.align import Aligner, Intake, Lack, names_after
 from physis_ros.observation.config import AlignConfig, Timeline
-from physis_ros.observation.joints import JointReading
+from physis_ros.observation.joints import JointMatch, JointReading
 from physis_ros.observation.skew import SkewEstimate
 from physis_ros.types import ByteArray, Observation
 
@@ -115,6 +115,44 @@ def test_T20_joints_only_after_the_frame_serve_within_the_tolerance() -> None:
     observation = seen(aligner, 32)
     assert observation.joint_stamp_ns == 30 * MS
     assert observation.oldest_ns == 25 * MS
+
+
+@pytest.mark.parametrize(
+    ('match', 'frame_ms', 'position', 'stamp_ms', 'offset'),
+    [
+        (JointMatch.INTERPOLATE, 36, 1.6, 36, 0),
+        (JointMatch.ASOF, 36, 0.0, 20, 1),
+        (JointMatch.NEAREST, 36, 2.0, 40, 1),
+        (JointMatch.NEAREST, 24, 0.0, 20, 1),
+        (JointMatch.NEAREST, 30, 0.0, 20, 1),  # as far from both: the one that was known
+        (JointMatch.ASOF, 40, 2.0, 40, 0),
+        (JointMatch.NEAREST, 12, 0.0, 20, 1),  # only newer ones
+        (JointMatch.ASOF, 12, 0.0, 20, 1),
+    ],
+)
+def test_T17_joints_are_matched_as_is_asked_and_what_is_off_is_counted(
+    match: JointMatch, frame_ms: int, position: float, stamp_ms: int, offset: int
+) -> None:
+    aligner = Aligner(config(joint_match=match))
+    aligner.joints(JointReading(20 * MS, 20 * MS, NAMES, [0.0, 1.0], [4.0, 0.0]))
+    aligner.joints(JointReading(40 * MS, 41 * MS, NAMES, [2.0, 1.0], [8.0, 0.0]))
+    aligner.frame(frame_ms * MS, 45 * MS, image(1))
+    observation = seen(aligner, 46)
+    assert observation.joint_position[0] == pytest.approx(position)
+    assert observation.joint_stamp_ns == stamp_ms * MS
+    assert aligner.counts['joints_offset'] == offset
+
+
+@pytest.mark.parametrize('match', list(JointMatch))
+def test_T17_beyond_the_tolerance_there_is_no_match_but_a_reason(match: JointMatch) -> None:
+    aligner = Aligner(config(joint_match=match, joint_tolerance_ns=5 * MS))
+    aligner.joints(JointReading(20 * MS, 20 * MS, NAMES, [0.0, 1.0]))
+    aligner.joints(JointReading(40 * MS, 41 * MS, NAMES, [2.0, 1.0]))
+    aligner.frame(30 * MS, 45 * MS, image(1))
+    assert aligner.as_of(46 * MS) is Lack.STALE_JOINTS
+    assert aligner.counts['stale_joints'] == 1
+    aligner.reconfigure(config(joint_match=match, joint_tolerance_ns=10 * MS))
+    assert seen(aligner, 46).joint_position[0] in (0.0, 1.0)
 
 
 def test_missing_velocity_is_the_slope_or_rest() -> None:

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import array
+import math
 import struct
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 
 from physis_ros.errors import ObservationError
 from physis_ros.observation.compressed import CompressedFormat, decode_compressed, parse_format
+from physis_ros.observation.compressed_depth import decode_compressed_depth
 from physis_ros.observation.depth import decode_depth
 from physis_ros.observation.encodings import ENCODINGS
 from physis_ros.observation.image import decode_image
@@ -214,6 +217,57 @@ def test_I6_I7_compressed_gives_rgb() -> None:
     assert abs(difference).max() <= 3
     grey = cv2.imencode('.png', np.full((2, 2), 9, np.uint8))[1].tobytes()
     assert decode_compressed('mono8; png compressed ', grey).tolist() == [[[9] * 3] * 2] * 2
+
+
+def compressed_depth(values: Any, scale: float = 0.0, offset: float = 0.0) -> bytes:
+    """Return what compressed_depth_image_transport writes: its header and a png."""
+    _, png = cv2.imencode('.png', np.array(values, np.uint16))
+    return struct.pack('<iff', 0, scale, offset) + png.tobytes()
+
+
+@pytest.mark.parametrize('text', ['16UC1; compressedDepth png', '16UC1; compressedDepth', '16UC1'])
+def test_I6_compressed_depth_of_millimetres(text: str) -> None:
+    found = decode_compressed_depth(text, compressed_depth([[0, 1500], [65535, 1]]))
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, np.array([[np.nan, 1.5], [65.535, 0.001]], np.float32))
+
+
+def test_I6_compressed_depth_of_metres_is_stored_as_its_inverse() -> None:
+    # As the transport computes it with its defaults: quantization 100, at most 10 m.
+    depth = np.array([[0.5, 2.0], [9.0, 12.0]], np.float32)
+    scale = 100.0 * 101.0
+    offset = 1.0 - scale / 10.0
+    stored = np.where(depth < 10.0, scale / depth + offset, 0)
+    found = decode_compressed_depth(
+        '32FC1; compressedDepth png', compressed_depth(stored, scale, offset)
+    )
+    np.testing.assert_allclose(found[:, 0], depth[:, 0], rtol=1e-3)
+    assert found[0, 1] == pytest.approx(2.0, rel=1e-3)
+    assert np.isnan(found[1, 1])
+
+
+@pytest.mark.parametrize(
+    ('text', 'data', 'words'),
+    [
+        ('16UC1; compressedDepth rvl', b'', 'codec must be png'),
+        ('rgb8; jpeg compressed bgr8', b'', 'format must be one of'),
+        ('16UC1; png', b'', 'format must be one of'),
+        ('16UC1; compressedDepth png', b'', 'got 0 bytes'),
+        ('16UC1; compressedDepth png', bytes(12), 'got 12 bytes'),
+        ('16UC1; compressedDepth png', bytes(40), 'got 40 bytes'),
+        ('32FC1; compressedDepth png', compressed_depth([[7]]), 'finite A > 0'),
+        ('32FC1; compressedDepth png', compressed_depth([[7]], math.nan), 'finite A > 0'),
+    ],
+)
+def test_I6_other_compressed_depth_is_refused(text: str, data: bytes, words: str) -> None:
+    with pytest.raises(ObservationError, match=words):
+        decode_compressed_depth(text, data)
+
+
+@given(st.sampled_from(['16UC1', '32FC1; compressedDepth png']), st.binary(max_size=64))
+def test_hostile_compressed_depth_gives_depth_or_an_error(text: str, data: bytes) -> None:
+    with suppress(ObservationError):
+        assert decode_compressed_depth(text, data).dtype == np.float32
 
 
 @pytest.mark.parametrize('data', [b'', b'no picture', b'\xff\xd8\xff'])

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 
@@ -17,7 +18,7 @@ from rcl_interfaces.srv import SetParametersAtomically
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from robot_cases import POSITION, Robot
-from sensor_msgs.msg import Image
+from sensor_msgs.msg import CompressedImage
 
 from physis_ros.msg import ActionChunk, StreamStatus
 from physis_ros.ros import conversions, qos
@@ -27,6 +28,7 @@ TINY = 'blocks=2,steps=2,width=8,heads=1'
 GIVEN = {
     'model': f'synthetic:cameras=2,depth=1,{TINY}',
     'cameras': ['top=eye_0', 'wrist=eye_1', 'top/depth=depth'],
+    'depth_transport': 'compressedDepth',
     'joint_aliases': ['shoulder=a', 'elbow=b'],
     'joint_units': ['a=deg'],
     'joint_scales': ['b=-2.0'],
@@ -44,9 +46,10 @@ def statuses(found: list[Any]) -> dict[str, Any]:
 
 def publish_depth(bench: Any, topic: str) -> None:
     """Let a depth camera see a wall at 1.5 m."""
-    depth_out = bench.probe.create_publisher(Image, topic, 10)
-    image = Image(height=16, width=16, encoding='16UC1', step=32)
-    image.data = np.full((16, 16), 1500, np.uint16).tobytes()
+    depth_out = bench.probe.create_publisher(CompressedImage, topic, 10)
+    _, png = cv2.imencode('.png', np.full((16, 16), 1500, np.uint16))
+    image = CompressedImage(format='16UC1; compressedDepth png')
+    image.data = bytes(12) + png.tobytes()
 
     def publish() -> None:
         image.header.stamp = conversions.time_message(time.time_ns())
@@ -55,10 +58,10 @@ def publish_depth(bench: Any, topic: str) -> None:
     bench.probe.create_timer(0.025, publish)
 
 
-def test_cameras_depth_and_two_joint_publishers_make_one_observation(bench: Any) -> None:
+def test_I6_T15_cameras_depth_and_two_joint_publishers_make_one_observation(bench: Any) -> None:
     robot = Robot(bench, ('top', 'wrist'), (('shoulder',), ('elbow',)), size=16)
     robot.ahead_ns['wrist'] = -12 * MS
-    publish_depth(bench, 'top/depth/image_raw')
+    publish_depth(bench, 'top/depth/image_raw/compressedDepth')
     found = bench.collect(DiagnosticArray, '/diagnostics')
     states = bench.collect(StreamStatus, 'wam_node/stream_status', qos.LATCHED)
     chunks = bench.collect(ActionChunk, 'wam_node/action_chunk', qos.CHUNK)
@@ -87,6 +90,12 @@ def test_cameras_depth_and_two_joint_publishers_make_one_observation(bench: Any)
     assert {'skew_joints.a_ms', 'skew_joints.b_ms'} & set(values) == set()
     assert {'skew_joints.shoulder_ms', 'skew_joints.elbow_ms'} <= set(values)
     assert int(values['frame.eye_0']) > 5
+    # T1, T15: the way and the gaps of every input, and what never came.
+    for name in ('eye_0', 'eye_1', 'depth', 'joints.shoulder', 'joints.elbow'):
+        assert float(values[f'transfer_{name}_p50_ms']) <= float(values[f'transfer_{name}_p99_ms'])
+        assert float(values[f'gap_{name}_max_ms']) > 0
+        assert int(values[f'missing_{name}']) >= 0
+    assert int(values['lost_/top/depth/image_raw/compressedDepth']) >= 0
 
     client = bench.probe.create_client(
         SetParametersAtomically, 'wam_node/set_parameters_atomically'

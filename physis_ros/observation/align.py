@@ -59,6 +59,8 @@ class Lack(Enum):
 MAX_HEARD = 256  # joint names kept for the error message
 FUTURE_STAMP = 'future_stamp'
 HISTORY_INCOMPLETE = 'history_incomplete'
+# An observation whose joints are of another instant than its frame, within the tolerance.
+JOINTS_OFFSET = 'joints_offset'
 
 
 class Aligner:
@@ -238,14 +240,16 @@ class Aligner:
             return Lack.SKEW
         if self.missing_joints:
             return Lack.NO_JOINTS
-        tolerance_ns = self.config.joint_tolerance_ns
-        values = [track.at(newest.stamp_ns, tolerance_ns) for track in self._tracks.values()]
+        how = self.config.joint_tolerance_ns, self.config.joint_match
+        values = [track.at(newest.stamp_ns, *how) for track in self._tracks.values()]
         present = [value for value in values if value is not None]
         if len(present) < len(values):
             return Lack.STALE_JOINTS
         return newest, present
 
     def _joined(self, newest: Frame, joints: list[JointValue]) -> Observation:
+        offset = any(value.stamp_ns != newest.stamp_ns for value in joints)
+        self.counts[JOINTS_OFFSET] += offset
         histories = {name: ring.history(newest.stamp_ns) for name, ring in self._rings.items()}
         self.counts[HISTORY_INCOMPLETE] += any(item.missing for item in histories.values())
         camera, *others = histories

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from physis_ros.errors import ParameterError
+from physis_ros.observation.joints import JointMatch
 from physis_ros.types import CAMERA
 
 SECOND_NS = 1_000_000_000
@@ -42,6 +43,7 @@ class AlignConfig:
     :param aliases: robot's joint name -> model's joint name, where they differ.
     :param frame_tolerance_ns: how far from a wanted time a history frame may lie.
     :param joint_tolerance_ns: how far from the frame a joint state may lie.
+    :param joint_match: which joint state belongs to a frame.
     :param max_age_ns: a frame older than this makes no observation.
     :param max_future_ns: a frame further ahead than this makes no observation (clocks differ).
     :param future_tolerance_ns: stamps this far ahead of receipt are not counted (a simulated clock
@@ -63,6 +65,7 @@ class AlignConfig:
     camera_tolerance_ns: int = 50_000_000
     frame_tolerance_ns: int = 13_000_000
     joint_tolerance_ns: int = 50_000_000
+    joint_match: JointMatch = JointMatch.INTERPOLATE
     max_age_ns: int = SECOND_NS
     max_future_ns: int = SECOND_NS
     future_tolerance_ns: int = 10_000_000

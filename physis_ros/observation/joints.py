@@ -12,10 +12,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 # Beyond any joint [rad or m, per second]; more does not fit a model's 32-bit numbers.
 GREATEST = 1e9
+
+
+class JointMatch(Enum):
+    """
+    Which state belongs to a frame.
+
+    Interpolated between the two around it; the last one that is not newer, as a robot knows it at
+    that instant; or the nearest one, as many data sets were put together.
+    """
+
+    INTERPOLATE = 'interpolate'
+    ASOF = 'asof'
+    NEAREST = 'nearest'
 
 
 def usable(value: float) -> bool:
@@ -100,18 +114,31 @@ class JointTrack:
         """Forget all samples."""
         self._samples.clear()
 
-    def at(self, instant_ns: int, tolerance_ns: int) -> JointValue | None:
+    def at(
+        self,
+        instant_ns: int,
+        tolerance_ns: int,
+        match: JointMatch = JointMatch.INTERPOLATE,
+    ) -> JointValue | None:
         """
         Return the value as of an instant.
 
-        Interpolated between two samples at most twice the tolerance apart; else the last sample
-        not newer, else the first one newer; None when neither lies within the tolerance.
+        Interpolated between two samples at most twice the tolerance apart, where that is asked
+        for; else the last sample not newer, or the nearer one, where that is asked for; else the
+        first one newer; None when neither lies within the tolerance.
         """
         before, after, earlier = self._around(instant_ns)
         if before is not None and after is not None and before.stamp_ns != instant_ns:
             gap_ns = after.stamp_ns - before.stamp_ns
-            if gap_ns <= 2 * tolerance_ns:
+            if match is JointMatch.INTERPOLATE and gap_ns <= 2 * tolerance_ns:
                 return _between(before, after, instant_ns)
+            nearer = after.stamp_ns - instant_ns < instant_ns - before.stamp_ns
+            if (
+                match is JointMatch.NEAREST
+                and nearer
+                and after.stamp_ns - instant_ns <= tolerance_ns
+            ):
+                return _held(after, before)
         if before is not None and instant_ns - before.stamp_ns <= tolerance_ns:
             return _held(before, earlier or after)
         if after is not None and after.stamp_ns - instant_ns <= tolerance_ns:

@@ -30,9 +30,11 @@ from physis_ros.ros.sequence import Sequence, informed
 
 _RELIABLE = ReliabilityPolicy.RELIABLE
 _BEST_EFFORT = ReliabilityPolicy.BEST_EFFORT
+_BEST_AVAILABLE = ReliabilityPolicy.BEST_AVAILABLE
 _LATCHED = DurabilityPolicy.TRANSIENT_LOCAL
 
-# Sensors are read best effort, which matches every publisher, whenever it comes up.
+# Joint states and the like are read best effort, which matches every publisher, whenever it comes
+# up; they are small, and the next one makes up for a lost one.
 SENSOR_IN = QoSProfile(depth=5, reliability=_BEST_EFFORT)
 # Drivers offer reliable, which matches every reader.
 SENSOR_OUT = QoSProfile(depth=10, reliability=_RELIABLE)
@@ -45,6 +47,18 @@ PLAYBACK = QoSProfile(depth=200, reliability=_RELIABLE)
 # What a late comer must know.
 LATCHED = QoSProfile(depth=1, reliability=_RELIABLE, durability=_LATCHED)
 CLOCK = QoSProfile(depth=1, reliability=_RELIABLE)
+
+
+def images_in(depth: int) -> QoSProfile:
+    """
+    Return how pictures are read: reliably where their publisher can, else best effort.
+
+    A picture is many packets, and best effort loses all of it with one of them. What reliability
+    delivers late is bounded by the depth, and refused by its age.
+
+    :param depth: pictures that may wait: no more than a model looks at.
+    """
+    return QoSProfile(depth=depth, reliability=_BEST_AVAILABLE)
 
 
 @dataclass
@@ -67,6 +81,23 @@ class TopicTrouble:
         return max(self.told, self.missed)
 
 
+class Rise:
+    """
+    The rise of a total, which each end of a topic counts from 0.
+
+    The change that events bear is not to be had: it counts from the last look, which the
+    middleware takes too.
+    """
+
+    def __init__(self) -> None:
+        self._total = 0
+
+    def by(self, total: int) -> int:
+        """Return by how much the total rose since the last call."""
+        risen, self._total = total - self._total, total
+        return risen
+
+
 class QosWatch:
     """
     Makes a node's publishers and subscriptions and counts their quality-of-service events.
@@ -85,28 +116,42 @@ class QosWatch:
         callback: Callable[[Any], None],
         profile: QoSProfile,
         matched: Callable[[Any], None] | None = None,
+        mismatched: Callable[[Any], bool] | None = None,
+        came: Callable[[Any], None] | None = None,
     ) -> Subscription:
         """
         Subscribe with overrides and events.
 
         :param matched: called when a publisher comes or goes.
+        :param mismatched: called when one cannot be matched; returns whether that will be mended.
+        :param came: called before each message, with what the middleware says of it.
         """
         resolved, sequence = self._node.resolve_topic_name(topic), Sequence()
+        refused, told = Rise(), Rise()
 
         def on_matched(info: Any) -> None:
             sequence.publishers(info.current_count)
             if matched is not None:
                 matched(info)
 
+        def on_mismatched(info: Any) -> None:
+            if mismatched is None or not mismatched(info):
+                self._incompatible(resolved, 'publisher', refused, info)
+
+        def on_info(info: Any) -> None:
+            self._came(resolved, sequence, info)
+            if came is not None:
+                came(info)
+
         events = SubscriptionEventCallbacks(
-            incompatible_qos=lambda info: self._incompatible(resolved, 'publisher', info),
-            message_lost=lambda info: self._told(resolved, info),
+            incompatible_qos=on_mismatched,
+            message_lost=lambda info: self._told(resolved, told, info),
             matched=on_matched,
         )
         return self._node.create_subscription(
             kind,
             topic,
-            informed(callback, lambda info: self._came(resolved, sequence, info)),
+            informed(callback, on_info),
             profile,
             event_callbacks=events,
             qos_overriding_options=QoSOverridingOptions.with_default_policies(),
@@ -114,9 +159,11 @@ class QosWatch:
 
     def advertise(self, kind: type, topic: str, profile: QoSProfile) -> Publisher:
         """Make a publisher with overrides and events."""
-        resolved = self._node.resolve_topic_name(topic)
+        resolved, refused = self._node.resolve_topic_name(topic), Rise()
         events = PublisherEventCallbacks(
-            incompatible_qos=lambda info: self._incompatible(resolved, 'subscriber', info),
+            incompatible_qos=lambda info: self._incompatible(
+                resolved, 'subscriber', refused, info
+            ),
         )
         return self._node.create_publisher(
             kind,
@@ -145,19 +192,24 @@ class QosWatch:
             text = 'Messages that never came.'
             page.counter('physis_messages_lost', text, item.lost, topic=topic)
 
-    def _incompatible(self, topic: str, peer: str, info: Any) -> None:
+    def lost(self, topic: str) -> int:
+        """Return how many messages of a topic never came."""
+        item = self.trouble.get(topic)
+        return 0 if item is None else item.lost
+
+    def _incompatible(self, topic: str, peer: str, refused: Rise, info: Any) -> None:
         """Count and say that a peer asks for, or offers, something that cannot be matched."""
         item = self.trouble.setdefault(topic, TopicTrouble())
-        item.incompatible = info.total_count
+        item.incompatible += refused.by(info.total_count)
         item.policy = _policy_name(info.last_policy_kind)
         self._node.get_logger().error(
             f'{topic}: a {peer} has an incompatible QoS, no messages will pass; policy: '
             f'{item.policy}; change it there or with qos_overrides.{topic} here'
         )
 
-    def _told(self, topic: str, info: Any) -> None:
-        """Take the middleware's count of lost messages."""
-        self.trouble.setdefault(topic, TopicTrouble()).told = info.total_count
+    def _told(self, topic: str, told: Rise, info: Any) -> None:
+        """Add what the middleware says to be lost."""
+        self.trouble.setdefault(topic, TopicTrouble()).told += told.by(info.total_count)
 
     def _came(self, topic: str, sequence: Sequence, info: Any) -> None:
         """Count messages that were dropped before this one."""

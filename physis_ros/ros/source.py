@@ -13,14 +13,20 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rclpy.node import Node
+from rclpy.qos import QoSPolicyKind, QoSProfile, ReliabilityPolicy
+from rclpy.subscription import Subscription
+from rclpy.timer import Timer
 
-from physis_ros.clock import Clock
-from physis_ros.ros import conversions, qos
-from physis_ros.ros.clock import seldom
+from physis_ros.ros import conversions
+from physis_ros.ros.clock import RosClock, seldom, steady
 from physis_ros.ros.qos import QosWatch
 from physis_ros.ros.servo_report import apart
 
 SILENCE_NS = 2_500_000_000
+# A message does not wait longer than this for its callback; more is a step of the system clock.
+LONGEST_WAIT_NS = 1_000_000_000
+# Until it is known everywhere which publishers there are.
+SOON_S = 0.05
 
 
 class Complaint(NamedTuple):
@@ -39,6 +45,9 @@ class Source:
     """
     A subscription. ``count`` messages came; ``refused`` of them could not be read.
 
+    With the reliability ``best_available`` it takes what its publishers offer, those that come
+    later too: the middleware alone decides once, when it knows of none.
+
     :param node: the owner.
     :param watch: makes the subscription.
     :param clock: the stream clock.
@@ -46,29 +55,41 @@ class Source:
     :param topic: its name.
     :param take: called with each message, its stamp and when it was received.
     :param missing: the condition while nothing comes.
+    :param profile: the quality of service, unless it is overridden.
     """
 
     def __init__(
         self,
         node: Node,
         watch: QosWatch,
-        clock: Clock,
+        clock: RosClock,
         kind: type,
         topic: str,
         take: Callable[[Source, Any, int, int], None],
         missing: str,
+        profile: QoSProfile,
     ) -> None:
-        self._node, self._clock, self._take, self._missing = node, clock, take, missing
+        self._node, self._watch, self._clock = node, watch, clock
+        self._kind, self._name, self._profile = kind, topic, profile
+        self._take, self._missing = take, missing
         self.topic: str = node.resolve_topic_name(topic)
         self.count = self.refused = 0
         # Why the last message could not be used; empty when it could.
         self.trouble = ''
         self._apart_ns = 0
+        self._arrived_ns = 0
         self._heard_ns = time.monotonic_ns()
-        self._subscription = watch.subscribe(kind, topic, self._on_message, qos.SENSOR_IN)
+        self._renewing: Timer | None = None
+        self._subscription = self._subscribed()
+
+    @property
+    def lost(self) -> int:
+        """Messages that never came."""
+        return self._watch.lost(self.topic)
 
     def close(self) -> None:
         """Unsubscribe."""
+        self._end_renewal()
         self._node.destroy_subscription(self._subscription)
 
     def refuse(self, why: str) -> None:
@@ -88,15 +109,82 @@ class Source:
             found.append(Complaint('clock_skew', f'{self.topic}: {far}'))
         return found
 
+    # Messages.
+
+    def _on_info(self, info: Any) -> None:
+        """Note when the middleware received the message that comes next, on the system clock."""
+        self._arrived_ns = info['received_timestamp'] or 0
+
     def _on_message(self, message: Any) -> None:
         """Note that the topic lives and how far its clock is from ours, and hand on."""
-        receive_ns = self._clock.now_ns()
+        receive_ns = self._received_ns()
         self._heard_ns = time.monotonic_ns()
         self.count += 1
         stamp_ns = conversions.time_ns(message.header.stamp)
         # No stamp, or no time of our own yet, says nothing of a clock.
         self._apart_ns = receive_ns - stamp_ns if stamp_ns and receive_ns else 0
         self._take(self, message, stamp_ns, receive_ns)
+
+    def _received_ns(self) -> int:
+        """
+        Return when the message was received: the wait for this callback is not its way.
+
+        On a simulated clock that is now: how fast that ran meanwhile is not known.
+        """
+        now_ns = self._clock.now_ns()
+        if self._clock.simulated:
+            return now_ns
+        waited_ns = time.time_ns() - self._arrived_ns
+        return now_ns - waited_ns if 0 <= waited_ns <= LONGEST_WAIT_NS else now_ns
+
+    # Quality of service.
+
+    def _subscribed(self) -> Subscription:
+        """Subscribe; what is best available is decided here."""
+        return self._watch.subscribe(
+            self._kind,
+            self._name,
+            self._on_message,
+            self._profile,
+            self._on_matched,
+            self._on_mismatched,
+            self._on_info,
+        )
+
+    @property
+    def _adapts(self) -> bool:
+        """Whether its reliability is that of its publishers."""
+        reliability = self._subscription.qos_profile.reliability
+        return bool(reliability == ReliabilityPolicy.BEST_AVAILABLE)
+
+    def _on_matched(self, info: Any) -> None:
+        """See what those that are left offer when a publisher has gone."""
+        if info.current_count_change < 0 and self._adapts:
+            self._renew()
+
+    def _on_mismatched(self, info: Any) -> bool:
+        """Come down to a publisher that offers less, where that is left to us."""
+        mendable = info.last_policy_kind == QoSPolicyKind.RELIABILITY.value and self._adapts
+        if mendable:
+            self._renew()
+        return bool(mendable)
+
+    def _renew(self) -> None:
+        """Subscribe anew, soon: a subscription cannot end within its own event."""
+        if self._renewing is None:
+            self._renewing = self._node.create_timer(SOON_S, self._on_renewal, clock=steady())
+
+    def _on_renewal(self) -> None:
+        """Subscribe anew."""
+        self._end_renewal()
+        self._node.destroy_subscription(self._subscription)
+        self._subscription = self._subscribed()
+
+    def _end_renewal(self) -> None:
+        """Take the timer away."""
+        timer, self._renewing = self._renewing, None
+        if timer is not None:
+            self._node.destroy_timer(timer)
 
     def _silence(self) -> str:
         """Say of a silent topic who publishes it and how."""

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from physis_ros.errors import NamesError, ParameterError
+from physis_ros.observation.compressed_depth import TRANSPORT
 from physis_ros.observation.config import Timeline
+from physis_ros.observation.joints import JointMatch
 from physis_ros.ros.joint_map import JointMap
 from physis_ros.ros.parameters import QOS_PREFIX, parameter
-from physis_ros.session.producer_config import ProducerConfig
+from physis_ros.session.producer_config import Pacing, ProducerConfig
 
 MS_NS = 1e6
 PRODUCER = ProducerConfig
@@ -46,6 +48,12 @@ class StreamConfig:
         'raw: sensor_msgs/Image; compressed: sensor_msgs/CompressedImage on .../compressed.',
         choices=('raw', 'compressed'),
     )
+    depth_transport: str = parameter(
+        'raw',
+        'Of depth cameras; raw: sensor_msgs/Image; compressedDepth: sensor_msgs/CompressedImage '
+        'on .../compressedDepth, in png.',
+        choices=('raw', TRANSPORT),
+    )
     joint_topics: tuple[str, ...] = parameter(
         ('joint_states',), 'Topics of joint states; each may carry any of the joints.'
     )
@@ -67,6 +75,13 @@ class StreamConfig:
     )
     joint_offsets: tuple[str, ...] = parameter(
         (), "What was added to them last [robot's unit]: 'model_joint=90.0'."
+    )
+    pacing: str = parameter(
+        PRODUCER.pacing.value,
+        'beat: a chunk every period_ms, made ahead for when it will be played. lockstep: look, '
+        'think, act, in turns: the next picture is one from after the end of the last chunk, the '
+        'model is told no delay, and nothing needs tuning; the robot waits meanwhile.',
+        choices=[item.value for item in Pacing],
     )
     period_ms: float = parameter(
         PRODUCER.period_ns / MS_NS,
@@ -106,6 +121,13 @@ class StreamConfig:
         'How far from the frame a joint state may lie [ms].',
         low=0.0,
         high=10_000.0,
+        dynamic=True,
+    )
+    joint_match: str = parameter(
+        PRODUCER.joint_match.value,
+        'Which joint state belongs to a frame: interpolate between the two around it; asof: the '
+        'last one that is not newer; nearest.',
+        choices=[item.value for item in JointMatch],
         dynamic=True,
     )
     max_observation_age_ms: float = parameter(
@@ -196,6 +218,8 @@ class StreamConfig:
             camera_tolerance_ns=round(self.camera_tolerance_ms * MS_NS),
             frame_tolerance_ns=round(self.frame_tolerance_ms * MS_NS),
             joint_tolerance_ns=round(self.joint_tolerance_ms * MS_NS),
+            joint_match=JointMatch(self.joint_match),
+            pacing=Pacing(self.pacing),
             max_age_ns=round(self.max_observation_age_ms * MS_NS),
             rtc_frozen_ns=round(self.rtc_frozen_ms * MS_NS),
             rtc_soft_ns=round(self.rtc_soft_ms * MS_NS),

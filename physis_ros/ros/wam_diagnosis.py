@@ -98,4 +98,15 @@ def _values(snapshot: Snapshot) -> dict[str, object]:
         if skews:
             # Between the publishers: what is common to all of them is our own clock.
             values['skew_between_ms'] = (max(skews.values()) - min(skews.values())) * 1e-6
+        for name, arrivals in producer.arrivals.items():
+            values.update(
+                {
+                    f'transfer_{name}_p50_ms': arrivals.transfer_ms.p50,
+                    f'transfer_{name}_p99_ms': arrivals.transfer_ms.p99,
+                    f'gap_{name}_p99_ms': arrivals.gap_ms.p99,
+                    f'gap_{name}_max_ms': arrivals.gap_ms.max,
+                    f'missing_{name}': arrivals.missing,
+                }
+            )
+    values.update({f'lost_{topic}': count for topic, count in snapshot.lost.items()})
     return values

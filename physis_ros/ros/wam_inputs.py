@@ -11,21 +11,23 @@ import numpy.typing as npt
 from rclpy.node import Node
 from sensor_msgs.msg import CompressedImage, Image, JointState
 
-from physis_ros.clock import Clock
 from physis_ros.errors import NamesError, ObservationError
 from physis_ros.observation.compressed import decode_compressed
+from physis_ros.observation.compressed_depth import decode_compressed_depth
 from physis_ros.observation.config import AlignConfig
 from physis_ros.observation.depth import DepthArray, decode_depth
 from physis_ros.observation.image import decode_image
 from physis_ros.observation.joints import JointReading
+from physis_ros.ros.clock import RosClock
 from physis_ros.ros.joint_map import JointMap
-from physis_ros.ros.qos import QosWatch
+from physis_ros.ros.qos import SENSOR_IN, QosWatch, images_in
 from physis_ros.ros.source import Complaint, Source
 from physis_ros.ros.stream_config import StreamConfig, StreamNames
 from physis_ros.session.producer import Producer
 from physis_ros.types import JOINTS, ByteArray
 
 SEEN_NAMES = 256
+RAW = 'raw'
 
 
 class WamInputs:
@@ -39,6 +41,7 @@ class WamInputs:
     :param clock: the stream clock.
     :param robot: what joint states call the model's joints, and their units.
     :param cameras: what the robot calls each of the model's cameras.
+    :param history: pictures of each camera that the model looks at.
     """
 
     def __init__(
@@ -47,33 +50,40 @@ class WamInputs:
         watch: QosWatch,
         config: StreamConfig,
         names: StreamNames,
-        clock: Clock,
+        clock: RosClock,
         robot: JointMap,
         cameras: Mapping[str, str],
+        history: int,
     ) -> None:
-        self._robot, self._joints = robot, robot.robot_names
+        self._robot, self._joints, self._config = robot, robot.robot_names, config
+        self._pictures = images_in(history)
         self.sink: Producer | None = None
+        # Shown every picture of the first camera that the producer takes.
+        self.viewer: Callable[[int, int, npt.NDArray[Any]], None] | None = None
         self._first, topic = next(iter(cameras.items()))
         self.frame_id = f'{topic.lstrip("/")}_optical'
         self._names_seen: dict[str, None] = {}
         self._subscribe = partial(Source, node, watch, clock)
-        compressed = config.image_transport == 'compressed'
         self.cameras = {
-            camera: self._camera(camera, names.outside(f'{topic}/image_raw'), compressed)
+            camera: self._camera(camera, names.outside(f'{topic}/image_raw'))
             for camera, topic in cameras.items()
         }
         self.states = [
-            self._subscribe(JointState, names.outside(topic), self._on_joints, 'no_joints')
+            self._subscribe(
+                JointState, names.outside(topic), self._on_joints, 'no_joints', SENSOR_IN
+            )
             for topic in config.joint_topics
         ]
 
-    def _camera(self, camera: str, topic: str, compressed: bool) -> Source:
-        """Subscribe to a camera; depth comes as it is."""
-        if AlignConfig.is_depth(camera):
-            take = partial(self._on_image, camera, _depth)
-            return self._subscribe(Image, topic, take, 'no_frame')
-        kind, topic = (CompressedImage, f'{topic}/compressed') if compressed else (Image, topic)
-        return self._subscribe(kind, topic, partial(self._on_image, camera, colour_of), 'no_frame')
+    def _camera(self, camera: str, topic: str) -> Source:
+        """Subscribe to a camera, of colour or of depth, as it is transported."""
+        depth = AlignConfig.is_depth(camera)
+        transport = self._config.depth_transport if depth else self._config.image_transport
+        kind, topic = (
+            (Image, topic) if transport == RAW else (CompressedImage, f'{topic}/{transport}')
+        )
+        take = partial(self._on_image, camera, depth_of if depth else colour_of)
+        return self._subscribe(kind, topic, take, 'no_frame', self._pictures)
 
     def close(self) -> None:
         """Unsubscribe."""
@@ -85,6 +95,11 @@ class WamInputs:
     def refused(self) -> int:
         """Pictures that could not be read."""
         return sum(source.refused for source in self.cameras.values())
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """Messages of each topic that never came; of one that two read, what both missed."""
+        return {source.topic: source.lost for source in (*self.cameras.values(), *self.states)}
 
     def complaints(self) -> list[Complaint]:
         """Return what a person should know, worst first; empty when all is well."""
@@ -112,8 +127,11 @@ class WamInputs:
         if self.sink is None:
             return
         try:
-            self.sink.frame(stamp_ns, receive_ns, decoded(message), camera)
+            frame = decoded(message)
+            self.sink.frame(stamp_ns, receive_ns, frame, camera)
             source.trouble = ''
+            if camera == self._first and self.viewer is not None:
+                self.viewer(stamp_ns, receive_ns, frame)
         except ObservationError as error:
             source.refuse(str(error))
 
@@ -139,8 +157,10 @@ class WamInputs:
         return JOINTS if len(ours) in (0, len(self._joints)) else f'{JOINTS}.{ours[0]}'
 
 
-def _depth(message: Image) -> DepthArray:
+def depth_of(message: Image | CompressedImage) -> DepthArray:
     """Return a picture as metres."""
+    if isinstance(message, CompressedImage):
+        return decode_compressed_depth(message.format, message.data)
     return decode_depth(
         message.height,
         message.width,

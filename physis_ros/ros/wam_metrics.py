@@ -57,6 +57,13 @@ def _production(page: Page, producer: ProducerStatus) -> None:
         page.gauge('physis_told_delay_steps', text, producer.told_delay.steps)
     text = 'Messages, chunks and reasons, as the producer counts them.'
     page.counts('physis_producer_events', text, 'event', producer.counts)
+    for name, arrivals in producer.arrivals.items():
+        text = 'Stamp of a message to its receipt.'
+        page.summary('physis_input_transfer_seconds', text, arrivals.transfer_ms, MS, source=name)
+        text = 'Receipt of one message to that of the next.'
+        page.summary('physis_input_gap_seconds', text, arrivals.gap_ms, MS, source=name)
+        text = 'Messages that their stamps say were left out.'
+        page.counter('physis_input_missing', text, arrivals.missing, source=name)
     for name, skew_ns in producer.skew_ns.items():
         text = 'Least age of the messages of a source on receipt, lately.'
         page.gauge('physis_clock_skew_seconds', text, skew_ns * NS, source=name)

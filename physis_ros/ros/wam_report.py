@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from physis_ros.msg import StreamStatus, WorkerStatus
 from physis_ros.output.sketch import Quantiles
@@ -76,6 +77,8 @@ class Snapshot:
     :param images_refused: that could not be read, or have another size than the model wants.
     :param subscribers: of the chunks.
     :param waits: what is to be said of a clock that is missing or stands still.
+    :param since_ns: when it was activated; figures count from there.
+    :param lost: messages of each topic that never came.
     """
 
     now_ns: int
@@ -93,6 +96,8 @@ class Snapshot:
     images_refused: int = 0
     subscribers: int = 0
     waits: str = ''
+    since_ns: int = 0
+    lost: Mapping[str, int] = field(default_factory=dict)
 
 
 def state_of(producer: ProducerStatus, warming_up: bool) -> int:

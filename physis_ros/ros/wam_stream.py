@@ -80,6 +80,7 @@ class WamStream:
         self._failure: PhysisError | None = None
         self._epoch = epoch
         self._paused = False
+        self._since_ns = 0
         self._instruction = ''
         self._shown = (-1, '')
         self._said: tuple[str, ...] = ()
@@ -115,7 +116,14 @@ class WamStream:
         home, names = self._home, self.names
         cameras = self.config.camera_topics(align.cameras)
         self.inputs = WamInputs(
-            home.node, home.watch, self.config, names, home.clock, robot, cameras
+            home.node,
+            home.watch,
+            self.config,
+            names,
+            home.clock,
+            robot,
+            cameras,
+            len(align.history_ns),
         )
         self.outputs = WamOutputs(
             home.node,
@@ -125,6 +133,7 @@ class WamStream:
             spec.actions.unit,
             self.next_epoch,
         )
+        self.inputs.viewer = self.outputs.overlay.seen
 
     def enter(self, host: EngineHost) -> None:
         """Ask an engine for room; what it says shows in :meth:`state`."""
@@ -136,7 +145,7 @@ class WamStream:
 
     def activate(self) -> None:
         """Begin to count anew; production begins as soon as it can."""
-        self._failure = None
+        self._failure, self._since_ns = None, self._home.clock.now_ns()
         if self.outputs is not None:
             self.outputs.activate()
 
@@ -349,6 +358,8 @@ class WamStream:
             images_refused=0 if self.inputs is None else self.inputs.refused,
             subscribers=0 if outputs is None else outputs.subscribers,
             waits=self._home.clock.waiting(),
+            since_ns=self._since_ns,
+            lost={} if self.inputs is None else self.inputs.lost,
         )
 
     def _log(self, text: str) -> None:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from physis_ros.observation.align import Aligner, Intake, Lack
 from physis_ros.observation.config import AlignConfig
 from physis_ros.observation.joints import JointReading
+from physis_ros.session.arrivals import ArrivalFigures, Arrivals
 from physis_ros.session.pacing import IntervalEstimate, Newest
 from physis_ros.session.rates import RateMeter
 from physis_ros.types import Observation
@@ -39,6 +40,7 @@ class InboxStatus:
     lagging: str
     missing_joints: tuple[str, ...]
     heard_joints: tuple[str, ...]
+    arrivals: Mapping[str, ArrivalFigures]
 
 
 class Inbox:
@@ -51,6 +53,7 @@ class Inbox:
     def __init__(self, config: AlignConfig) -> None:
         self._bell = threading.Condition()
         self._aligner = Aligner(config)
+        self._arrivals: dict[str, Arrivals] = {}
         self._interval = IntervalEstimate()
         self._sensor = RateMeter()
         self._news = 0
@@ -69,6 +72,7 @@ class Inbox:
         with self._bell:
             before = self._aligner.newest
             verdict = self._aligner.frame(stamp_ns, receive_ns, image, camera)
+            self._arrived(camera or self._aligner.config.cameras[0], stamp_ns, receive_ns, verdict)
             newest = self._aligner.newest
             if verdict is Intake.TAKEN and newest is not None and newest is not before:
                 self._interval.add(newest.stamp_ns)
@@ -80,6 +84,7 @@ class Inbox:
         """Take a joint state; rings only when an observation was waiting for it."""
         with self._bell:
             verdict = self._aligner.joints(reading)
+            self._arrived(reading.source, reading.stamp_ns, reading.receive_ns, verdict)
             if self._lacking:
                 self._ring()
             return verdict
@@ -107,6 +112,8 @@ class Inbox:
         """Forget what was observed: time went back."""
         with self._bell:
             self._aligner.clear()
+            for arrivals in self._arrivals.values():
+                arrivals.forget()
             self._interval = IntervalEstimate()
             self._sensor.clear()
 
@@ -133,7 +140,13 @@ class Inbox:
                 lagging=self._aligner.lagging(),
                 missing_joints=self._aligner.missing_joints,
                 heard_joints=self._aligner.heard_joints,
+                arrivals={name: one.figures() for name, one in self._arrivals.items()},
             )
+
+    def _arrived(self, source: str, stamp_ns: int, receive_ns: int, verdict: Intake) -> None:
+        """Measure how a message came; one before which time went back comes once more."""
+        if verdict not in (Intake.REGRESSED, Intake.OTHER_JOINTS):
+            self._arrivals.setdefault(source, Arrivals()).add(stamp_ns, receive_ns)
 
     def _ring(self) -> None:
         self._news += 1

@@ -25,10 +25,9 @@ from physis_ros.observation.joints import JointReading
 from physis_ros.observation.resize import resize
 from physis_ros.session.collector import Collector, Consumer
 from physis_ros.session.commitment import Commitment
-from physis_ros.session.delay import ResponseEstimate, ToldDelay, told_delay
+from physis_ros.session.delay import ToldDelay
 from physis_ros.session.inbox import Inbox
 from physis_ros.session.inputs import InputBuilder
-from physis_ros.session.pacing import Pacer
 from physis_ros.session.pool_port import ChunkResult, PoolPort
 from physis_ros.session.produced import Entry, Instant, Produced, produce
 from physis_ros.session.producer_config import ProducerConfig
@@ -39,6 +38,7 @@ from physis_ros.session.producer_status import (
     ResetReason,
 )
 from physis_ros.session.renewal import Renewal
+from physis_ros.session.rhythm import rhythm
 from physis_ros.types import CAMERA, Observation
 
 SLICE_S = 0.02  # longest wait before the clocks are looked at again
@@ -101,8 +101,7 @@ class Producer:
         self._own_collector = collector is None
         self._collector = collector or Collector(pool)
         self._life = threading.RLock()
-        self._pacer = Pacer(config.period_ns)
-        self._response = ResponseEstimate(config.expected_response_ns)
+        self._rhythm = rhythm(config, pool.spec)
         self._gauges = Gauges(config.warmup_chunks)
         self._pending: dict[int, Entry] = {}
         self._epoch = 0
@@ -169,7 +168,8 @@ class Producer:
     def reconfigure(self, config: ProducerConfig) -> None:
         """Go on with another period, margin and tolerances; names and clock stay."""
         with self._life:
-            self._config, self._pacer.period_ns = config, config.period_ns
+            self._config = config
+            self._rhythm.reconfigure(config)
             self._inbox.reconfigure(config.align_config(self._pool.spec))
 
     def pause(self, paused: bool) -> None:
@@ -207,7 +207,7 @@ class Producer:
                 self._pending.clear()
                 self._gauges.new_epoch(reason)
             self._time_forgotten = reason.of_time
-            self._pacer.reset()
+            self._rhythm.reset()
             self._commitment.clear()
             self._seen_ns = None
             if reason.forgets:
@@ -236,7 +236,7 @@ class Producer:
         with self._life:
             now_ns, gauges = self._clock.now_ns(), self._gauges
             inbox = self._inbox.status(now_ns)
-            skipped = {'beat_skipped': self._pacer.skipped}
+            skipped = {'beat_skipped': self._rhythm.skipped}
             return ProducerStatus(
                 stream=self._stream,
                 state=self._state_with(inbox.lack),
@@ -248,7 +248,7 @@ class Producer:
                 chunk_hz=gauges.chunks.hz(now_ns),
                 response_latency_ms=gauges.response_ms.figures(),
                 output_interval_ms=gauges.interval_ms.figures(),
-                expected_response_ns=self._response.value_ns,
+                expected_response_ns=self._rhythm.response_ns,
                 told_delay=self._told,
                 skew_ns=inbox.skew_ns,
                 lack=inbox.lack,
@@ -256,6 +256,7 @@ class Producer:
                 heard_joints=inbox.heard_joints,
                 failure='' if self._failure is None else str(self._failure),
                 lagging=inbox.lagging,
+                arrivals=inbox.arrivals,
             )
 
     def turn(self) -> float:
@@ -270,7 +271,7 @@ class Producer:
             if self._state is not ProducerState.RUNNING:
                 return SLICE_S
             self._renew(now_ns)
-            wait_ns = self._pacer.wait_ns(now_ns, *self._inbox.newest())
+            wait_ns = self._rhythm.wait_ns(now_ns, *self._inbox.newest())
             if wait_ns is None or wait_ns > 0:
                 return SLICE_S if wait_ns is None else min(SLICE_S, wait_ns * 1e-9)
             if not self._pool.ready(self._stream):
@@ -286,7 +287,7 @@ class Producer:
                 self._gauges.counts['old_epoch'] += 1
                 return
             published = self._instant(self._clock.now_ns())
-            self._response.add(max(0, published.stream_ns - entry.at.stream_ns))
+            entry = self._rhythm.finished(entry, published.stream_ns)
             try:
                 done = produce(entry, result, self._pool.spec, self._names, published)
                 self._commitment.published(done.chunk, entry.frozen)
@@ -303,7 +304,7 @@ class Producer:
             return
         seen = self._inbox.as_of(now_ns)
         if not isinstance(seen, Lack):
-            now, response_ns = self._instant(now_ns), self._response.value_ns
+            now, response_ns = self._instant(now_ns), self._rhythm.response_ns
             shown = self._renewal.show(self._pending, seen, now, response_ns)
             self._gauges.counts['renewed'] += shown
 
@@ -319,28 +320,19 @@ class Producer:
         return SLICE_S
 
     def _enter(self, now: Instant, observation: Observation) -> None:
-        actions, config = self._pool.spec.actions, self._config
-        told = told_delay(
-            now.stream_ns - observation.stamp_ns,
-            self._response.value_ns,
-            config.margin_ns,
-            actions.dt_ns,
-            self._pool.spec.max_delay_steps,
-        )
-        delay_ns = told.steps * actions.dt_ns
-        start_ns = observation.stamp_ns + delay_ns
+        told, start_ns, due_ns = self._rhythm.plan(now.stream_ns, observation)
         # What will be played is known only while no other chunk is on its way.
         prefix = None if self._pending else self._commitment.prefix(start_ns)
         entry = Entry(now, observation, told, start_ns, prefix)
         chunk = self._pool.enter(
             self._stream,
             self._inputs.build(observation, told.steps, prefix),
-            now.steady_ns + entry.start_ns - now.stream_ns,
+            now.steady_ns + due_ns - now.stream_ns,
             self._ports.frames_wanted(),
         )
         self._pending[chunk] = entry
         self._told, self._time_forgotten = told, False
-        self._pacer.entered(now.stream_ns, observation.stamp_ns)
+        self._rhythm.entered(now.stream_ns, observation.stamp_ns)
         self._gauges.entered(now.stream_ns, told)
         self._gauges.counts['rtc_prefix'] += prefix is not None
 

@@ -5,12 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from physis_ros.backbones.base import CAMERA, ModelSpec
 from physis_ros.errors import ParameterError
 from physis_ros.observation.config import AlignConfig, Timeline
+from physis_ros.observation.joints import JointMatch
 
 MS = 1_000_000
+
+
+class Pacing(Enum):
+    """When chunks are made: on a beat, ahead of time; or in turns with their playing."""
+
+    BEAT = 'beat'
+    LOCKSTEP = 'lockstep'
 
 
 @dataclass(frozen=True)
@@ -18,6 +27,7 @@ class ProducerConfig:
     """
     One stream's production.
 
+    :param pacing: on a beat, or in lock-step, which knows no period.
     :param period_ns: promised interval between chunks, in stream time.
     :param expected_response_ns: entry to publishing, until it has been measured.
     :param margin_ns: allowed for the hand-over from publishing to the player.
@@ -27,6 +37,7 @@ class ProducerConfig:
     :param frame_tolerance_ns: how far from a wanted time a history frame may lie.
     :param camera_tolerance_ns: how far from the first camera's frame another's may lie.
     :param joint_tolerance_ns: how far from the frame a joint state may lie.
+    :param joint_match: which joint state belongs to a frame.
     :param max_age_ns: a frame older than this makes no observation.
     :param timeline: header stamps or receive times.
     :param jump_tolerance_ns: the stream clock may go back by this much without a new epoch.
@@ -36,6 +47,7 @@ class ProducerConfig:
     :param warmup_chunks: first chunks after the start that stay outside the latency figures.
     """
 
+    pacing: Pacing = Pacing.BEAT
     period_ns: int = 100 * MS
     expected_response_ns: int = 150 * MS
     margin_ns: int = 10 * MS
@@ -44,6 +56,7 @@ class ProducerConfig:
     frame_tolerance_ns: int = 13 * MS
     camera_tolerance_ns: int = 50 * MS
     joint_tolerance_ns: int = 50 * MS
+    joint_match: JointMatch = JointMatch.INTERPOLATE
     max_age_ns: int = 1000 * MS
     timeline: Timeline = Timeline.HEADER
     jump_tolerance_ns: int = 10 * MS
@@ -63,6 +76,10 @@ class ProducerConfig:
         for name in (*spans, 'rtc_frozen_ns', 'rtc_soft_ns'):
             if getattr(self, name) < 0:
                 raise ParameterError(name, '>= 0', getattr(self, name))
+        if self.pacing is Pacing.LOCKSTEP and self.rtc_frozen_ns + self.rtc_soft_ns:
+            rule = '0 in lock-step, where nothing is committed when a chunk is made'
+            name = 'rtc_frozen_ns' if self.rtc_frozen_ns else 'rtc_soft_ns'
+            raise ParameterError(name, rule, getattr(self, name))
         if self.rtc_frozen_ns >= self.period_ns:
             rule = f'below period_ns = {self.period_ns}'
             raise ParameterError('rtc_frozen_ns', rule, self.rtc_frozen_ns)
@@ -79,6 +96,7 @@ class ProducerConfig:
             camera_tolerance_ns=self.camera_tolerance_ns,
             frame_tolerance_ns=self.frame_tolerance_ns,
             joint_tolerance_ns=self.joint_tolerance_ns,
+            joint_match=self.joint_match,
             max_age_ns=self.max_age_ns,
             timeline=self.timeline,
         )

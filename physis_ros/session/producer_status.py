@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from physis_ros.observation.align import Lack
 from physis_ros.output.sketch import Quantiles, Sketch
+from physis_ros.session.arrivals import ArrivalFigures
 from physis_ros.session.delay import ToldDelay
 from physis_ros.session.rates import RateMeter
 
@@ -71,6 +72,7 @@ class ProducerStatus:
     :param missing_joints: joints of which nothing has come.
     :param heard_joints: names that publishers gave instead (the robot's), for the error message.
     :param failure: what went wrong; empty while nothing did.
+    :param arrivals: how the messages of each input come.
     """
 
     stream: str
@@ -91,6 +93,7 @@ class ProducerStatus:
     heard_joints: tuple[str, ...]
     failure: str
     lagging: str = ''
+    arrivals: Mapping[str, ArrivalFigures] = field(default_factory=dict)
 
 
 class Gauges:
