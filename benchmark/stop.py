@@ -6,7 +6,7 @@ Ends model and servo node with SIGINT and SIGTERM, in turns, from every state th
 Real processes, the shipped model with one worker, a camera and joints from here. Each round
 starts both nodes, brings them to the state, sends the signal to both at once and looks: exit code
 0 within 2 s, nothing of their process groups left, and a robot that had been moved was left with
-a hold at rest. 50 rounds a state take about an hour for all states; ``--times 2`` sends each
+a hold at rest. 50 rounds a state take more than an hour for all states; ``--times 2`` sends each
 signal once to each.
 """
 
@@ -30,13 +30,15 @@ from typing import Any
 
 import numpy as np
 import rclpy
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import Image, JointState
 from std_srvs.srv import SetBool
 
-from physis_ros.msg import Playback, StreamStatus
+from physis_ros.msg import Playback, PlaybackStatus, StreamStatus
 from physis_ros.ros import conversions, qos
 from physis_ros.ros.executor import make_executor
 
@@ -96,6 +98,9 @@ class Room:
         self.states: list[StreamStatus] = self._collect(
             StreamStatus, 'wam_node/stream_status', qos.LATCHED
         )
+        self.servo_states: list[PlaybackStatus] = self._collect(
+            PlaybackStatus, 'servo_node/playback_status', qos.LATCHED
+        )
         self.commands: list[JointState] = []
         self._commands_in = self.node.create_subscription(
             JointState, 'servo_node/command', self.commands.append, qos.COMMAND
@@ -142,10 +147,21 @@ class Room:
     def pause(self) -> None:
         """Pause both nodes."""
         for name in ('wam_node', 'servo_node'):
-            client = self.node.create_client(SetBool, f'{name}/pause')
-            assert self.spin_until(client.service_is_ready)
-            answer = client.call_async(SetBool.Request(data=True))
-            assert self.spin_until(answer.done)
+            self._call(SetBool, f'{name}/pause', SetBool.Request(data=True))
+
+    def change_servo(self, label: str) -> bool:
+        """Ask for a transition of the player, and say whether it was made."""
+        request = ChangeState.Request(transition=Transition(label=label))
+        made: bool = self._call(ChangeState, 'servo_node/change_state', request).success
+        return made
+
+    def _call(self, kind: Any, name: str, request: Any) -> Any:
+        """Call a service and wait for its answer."""
+        client = self.node.create_client(kind, name)
+        assert self.spin_until(client.service_is_ready)
+        answer = client.call_async(request)
+        assert self.spin_until(answer.done)
+        return answer.result()
 
     def held(self) -> bool:
         """Whether the last that was commanded is a hold at rest, or nothing ever was."""
@@ -167,6 +183,20 @@ class Room:
 def loading(room: Room) -> bool:
     """Wait while the engine loads; nothing was commanded."""
     return room.spin_until(lambda: _is(room, StreamStatus.STATE_LOADING) and room.ticks)
+
+
+def servo_unconfigured(room: Room) -> bool:
+    """Wait until the player waits to be configured; nothing was commanded."""
+    return room.spin_until(
+        lambda: _servo_is(room, PlaybackStatus.STATE_UNCONFIGURED) and room.states
+    )
+
+
+def servo_inactive(room: Room) -> bool:
+    """Deactivate the player that moved the robot, by its service."""
+    if not active(room) or not room.change_servo('deactivate'):
+        return False
+    return room.spin_until(lambda: _servo_is(room, PlaybackStatus.STATE_INACTIVE))
 
 
 def warming_up(room: Room) -> bool:
@@ -218,6 +248,11 @@ def _is(room: Room, state: int) -> bool:
     return bool(room.states) and room.states[-1].state == state
 
 
+def _servo_is(room: Room, state: int) -> bool:
+    """Whether the player is in a state."""
+    return bool(room.servo_states) and room.servo_states[-1].state == state
+
+
 def _playing(room: Room, due: bool = True) -> bool:
     """Whether the servo plays a chunk, after warm-up or in it."""
     tick = room.ticks[-1] if room.ticks else None
@@ -226,6 +261,8 @@ def _playing(room: Room, due: bool = True) -> bool:
 
 STATES: dict[str, Callable[[Room], bool]] = {
     'loading': loading,
+    'servo unconfigured': servo_unconfigured,
+    'servo inactive': servo_inactive,
     'warming up': warming_up,
     'active': active,
     'paused': paused,
@@ -241,10 +278,12 @@ def play_round(state: str, number: signal.Signals, model: str, folder: Path) -> 
     room = Room(simulated)
     time_of = ['-p', f'use_sim_time:={"true" if simulated else "false"}']
     wam = _start('wam_node', folder, [*time_of, '-p', f'model:={model}', '-p', 'workers:=1'])
+    autostart = 'false' if state == 'servo unconfigured' else 'true'
     servo = _start(
         'servo_node', folder,
-        [*time_of, '-p', f'joints:=[{", ".join(JOINTS)}]', '-p', 'command_type:=joint_state',
-         '-p', 'settle_ms:=500.0', '-r', 'action_chunk:=wam_node/action_chunk'],
+        [*time_of, '-p', f'autostart:={autostart}', '-p', f'joints:=[{", ".join(JOINTS)}]',
+         '-p', 'command_type:=joint_state', '-p', 'settle_ms:=500.0',
+         '-r', 'action_chunk:=wam_node/action_chunk'],
     )  # fmt: skip
     try:
         if not STATES[state](room):
@@ -338,7 +377,7 @@ def _line(state: str, rounds: list[Round]) -> str:
     """Return a state's figures for a person."""
     figures = _figures(rounds)
     return (
-        f'{state:16} {figures["good"]:3} of {figures["n"]:3} well; seconds p50 / max: '
+        f'{state:18} {figures["good"]:3} of {figures["n"]:3} well; seconds p50 / max: '
         f'wam_node {figures["wam_s_p50"]:.2f} / {figures["wam_s_max"]:.2f}, '
         f'servo_node {figures["servo_s_p50"]:.2f} / {figures["servo_s_max"]:.2f}'
     )

@@ -21,6 +21,7 @@ def generate_launch_description():
     common = [
         LaunchConfiguration('params_file'),
         {'use_sim_time': LaunchConfiguration('use_sim_time')},
+        {'autostart': LaunchConfiguration('autostart')},
     ]
     logging = ['--ros-args', '--log-level', LaunchConfiguration('log_level')]
     # Fast DDS 2 reads the first name, Fast DDS 3 the second.
@@ -50,8 +51,9 @@ def generate_launch_description():
             'autostart',
             default_value='true',
             choices=['true', 'false'],
-            description='Configure and activate wam_node at once; false leaves it to an operator '
-            'or a lifecycle manager.',
+            description='Configure and activate wam_node and servo_node at once; false leaves it '
+            'to an operator or a lifecycle manager (whose bond_timeout must be 0: nodes in Python '
+            'have no bond).',
         ),
         DeclareLaunchArgument(
             'command_topic',
@@ -85,7 +87,7 @@ def generate_launch_description():
                 package='physis_ros',
                 executable='wam_node',
                 name='wam_node',
-                parameters=[*common, {'autostart': LaunchConfiguration('autostart')}],
+                parameters=common,
                 arguments=logging,
                 output='screen',
             ),

@@ -42,6 +42,7 @@ def generate_launch_description():
                     parameters=[
                         LaunchConfiguration('params_file'),
                         {'use_sim_time': LaunchConfiguration('use_sim_time')},
+                        {'autostart': LaunchConfiguration('autostart')},
                     ],
                     remappings=[
                         (

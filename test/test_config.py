@@ -76,7 +76,9 @@ def test_a_file_is_for_every_namespace(bench: Any, namespace: str) -> None:
     path = next(path for path in FILES if path.name == 'robot.yaml')
     given = ['--ros-args', '--params-file', str(path)]
     node = ServoNode(context=bench.context, namespace=namespace, cli_args=given)
-    joints = list(node.config.joints)
+    node.bring_up()
+    joints = list(node.playing.config.joints)
+    node.close()
     node.destroy_node()
     assert joints == sections(path)['servo_node']['joints']
 

@@ -62,15 +62,16 @@ class Rubbish:
 class Standing:
     """An executor with nothing to serve, that stops after a while."""
 
-    requested = False
-
     def __init__(self) -> None:
         self._left = 150
 
     def spin_once(self, timeout_sec: float) -> None:
         time.sleep(0.01)
         self._left -= 1
-        self.requested = not self._left
+
+    def over(self) -> bool:
+        """Whether it has stopped."""
+        return self._left <= 0
 
 
 @pytest.mark.parametrize('kind', [SteadyTicks, SimulatedTicks])
@@ -84,7 +85,7 @@ def test_garbage_is_collected_whichever_clock_it_ticks_on(kind: type) -> None:
     standing = Standing()
     realtime.freeze_garbage()
     try:
-        kind(PERIOD_NS, lambda *_: 0).run(standing, standing, lambda _: None, idle)
+        kind(PERIOD_NS, lambda *_: 0).run(standing, standing.over, lambda _: None, idle)
     finally:
         gc.unfreeze()
         gc.enable()

@@ -19,6 +19,7 @@ from output_cases import MS, NAMES, chunk, player, run, tick
 
 from physis_ros.ros import conversions
 from physis_ros.ros.commands import Adapter
+from physis_ros.ros.managed import SUCCESS
 from physis_ros.ros.servo import ServoNode
 from physis_ros.ros.servo_config import ServoConfig
 from physis_ros.session.player import Player
@@ -121,7 +122,8 @@ def test_A8_A9_whoever_stamps_says_by_which_clock_and_what_the_controller_does(
 ) -> None:
     given = {'joints': list(NAMES), 'trajectory_stamped': True, 'use_sim_time': simulated}
     node = bench.add(ServoNode, given)
-    said = node._adapter.stamping(node._ros_time)
+    assert node.trigger_configure() is SUCCESS
+    said = node.playing._adapter.stamping(node._ros_time)
     assert f'use_sim_time is {str(simulated).lower()}' in said
     assert 'now 0.000 s' in said if simulated else 'now 0.000 s' not in said
     assert 'refuses those that end in its past' in said

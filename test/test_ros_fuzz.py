@@ -101,15 +101,18 @@ class Servo:
             parameter_overrides=[Parameter(name, value=value) for name, value in given.items()],
         )
         self.commands, self.playback, self.status = Sink(), Sink(), Sink()
-        self.node._command_out, self.node._playback_out = self.commands, self.playback
+        self.node.bring_up()
+        self.playing, self.inputs = self.node.playing, self.node.playing.inputs
+        outputs = self.playing.outputs
+        outputs._command_out, outputs._playback_out = self.commands, self.playback
         self.node._status._out = self.status
         self.now_ns = time.time_ns()
         self.node._ros_time.now_ns = lambda: self.now_ns
 
     def begin(self) -> None:
         """Forget what the last example did, as for another engine."""
-        self.node._begin_anew()
-        self.node.player.activate(self.now_ns)
+        self.inputs._begin_anew()
+        self.playing.player.activate(self.now_ns)
         self.tick()
         for sink in (self.commands, self.playback, self.status):
             sink.messages.clear()
@@ -117,11 +120,11 @@ class Servo:
     def tick(self) -> None:
         """Let a servo period pass."""
         self.now_ns += TICK_NS
-        self.node._simulated_tick(self.now_ns)
+        self.playing._simulated_tick(self.now_ns)
 
     def figures(self) -> PlaybackStatus:
         """Return the figures now."""
-        self.node._publish_status()
+        self.playing._publish_status()
         status: PlaybackStatus = self.status.messages[-1]
         return status
 
@@ -222,7 +225,7 @@ def test_each_refusal_is_counted_under_its_reason(
 ) -> None:
     servo.begin()
     before = Counter({item.name: item.count for item in servo.figures().reject_reasons})
-    servo.node._on_chunk(replace(WHOLE, **change).message(servo.now_ns))
+    servo.inputs._on_chunk(replace(WHOLE, **change).message(servo.now_ns))
     after = Counter({item.name: item.count for item in servo.figures().reject_reasons})
     assert dict(after - before) == ({} if reason is None else {reason.value: 1})
 
@@ -244,22 +247,22 @@ def test_joint_states_are_counted_under_their_reason(
 ) -> None:
     servo.begin()
     stamp = When(-5 * MS, False)
-    servo.node._on_joints(JointRecipe(JOINTS, (0.0, 0.0), (), stamp).message(servo.now_ns))
-    before = Counter(servo.node._joints.refused)
-    servo.node._on_joints(JointRecipe(names, position, (), stamp).message(servo.now_ns))
-    refused = servo.node._joints.refused - before
+    servo.inputs._on_joints(JointRecipe(JOINTS, (0.0, 0.0), (), stamp).message(servo.now_ns))
+    before = Counter(servo.inputs.joints.refused)
+    servo.inputs._on_joints(JointRecipe(names, position, (), stamp).message(servo.now_ns))
+    refused = servo.inputs.joints.refused - before
     assert dict(refused) == ({} if reason is None else {reason: 1})
     report = servo.node._status._report()
     # Joints of others beside a whole state of ours are no trouble.
     assert (report.level is Level.ERROR) == (reason in ('malformed', 'non_finite'))
-    assert report.values['joint_states_refused'] == dict(servo.node._joints.refused)
+    assert report.values['joint_states_refused'] == dict(servo.inputs.joints.refused)
 
 
 @FUZZ
 @given(events=st.lists(st.one_of(chunks(), joints(), st.integers(1, 12)), min_size=4, max_size=24))
 def test_the_servo_survives_whatever_comes(servo: Servo, events: list[Any]) -> None:
     servo.begin()
-    before, refused_before = servo.figures(), sum(servo.node._joints.refused.values())
+    before, refused_before = servo.figures(), sum(servo.inputs.joints.refused.values())
     sent = {'chunks': 0, 'joints': 0}
     expected: Counter[str] = Counter()
     for event in events:
@@ -269,12 +272,12 @@ def test_the_servo_survives_whatever_comes(servo: Servo, events: list[Any]) -> N
             continue
         message = event.message(servo.now_ns)
         if hasattr(message, 'joint_names'):
-            servo.node._on_chunk(message)
+            servo.inputs._on_chunk(message)
             sent['chunks'] += 1
-            refusal = event.refusal(TICK_NS, servo.node.player.config.max_action_age_ns)
+            refusal = event.refusal(TICK_NS, servo.playing.player.config.max_action_age_ns)
             expected[refusal.value if refusal else 'by what came before'] += 1
         else:
-            servo.node._on_joints(message)
+            servo.inputs._on_joints(message)
             sent['joints'] += 1
         servo.tick()
     for message in servo.commands.messages:
@@ -291,7 +294,7 @@ def test_the_servo_survives_whatever_comes(servo: Servo, events: list[Any]) -> N
     del expected['by what came before']
     assert stateless == dict(expected)
     SENT.update({f'servo {kind}': count for kind, count in sent.items()})
-    refused = sum(servo.node._joints.refused.values()) - refused_before
+    refused = sum(servo.inputs.joints.refused.values()) - refused_before
     assert 0 <= refused <= sent['joints']
     assert servo.node._status._report().values['chunks_rejected'] == {
         item.name: item.count for item in after.reject_reasons

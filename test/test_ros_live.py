@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from servo_cases import Feed
 from physis_ros.errors import ParameterError
 from physis_ros.output.merge import Merge
 from physis_ros.ros.live import LiveParameters
+from physis_ros.ros.managed import SUCCESS
 from physis_ros.ros.parameters import declare, parameter
 from physis_ros.ros.servo import ServoNode
 from physis_ros.ros.wam import WamNode
@@ -122,6 +124,7 @@ def test_a_period_that_was_admitted_stays(bench: Any) -> None:
 
 def test_descriptors_tell_which_may_be_set(bench: Any) -> None:
     node = bench.add(ServoNode, {'joints': ['shoulder', 'elbow']})
+    assert node.trigger_configure() is SUCCESS
     read_only = {
         name: node.describe_parameter(name).read_only
         for name in ('merge', 'max_action_age_ms', 'upper', 'joints', 'servo_rate_hz')
@@ -138,25 +141,26 @@ def test_descriptors_tell_which_may_be_set(bench: Any) -> None:
 def test_the_servo_plays_on_with_what_is_set(bench: Any) -> None:
     node = bench.add(ServoNode, {'joints': ['shoulder', 'elbow'], 'settle_ms': 0})
     Feed(bench)
-    node.player.activate(node._ros_time.now_ns())
+    node.bring_up()
+    playing = node.playing
     # The bench serves the callbacks, as the executor does between two ticks.
-    timer = bench.probe.create_timer(0.004, lambda: node._simulated_tick(node._ros_time.now_ns()))
+    timer = bench.probe.create_timer(0.004, lambda: playing._simulated_tick(time.time_ns()))
 
     def at(place: float) -> bool:
         """Tell whether the first joint was commanded there."""
-        command = node._command
+        command = playing._command
         moving = command is not None and command.play is Play.PLAYING
         return bool(moving and abs(command.position[0] - place) < 1e-3)
 
     assert bench.spin_until(lambda: at(0.5), 20)
     answer = set_all(bench, 'servo_node', merge='replace', max_action_age_ms=500)
     assert answer.successful, answer.reason
-    assert node.player.config.merge is Merge.REPLACE
-    assert node.player.config.max_action_age_ns == 500_000_000
+    assert playing.player.config.merge is Merge.REPLACE
+    assert playing.player.config.max_action_age_ns == 500_000_000
     answer = set_all(bench, 'servo_node', merge='blend', lower=[0.6, 0.6], upper=[2.0, 2.0])
     assert not answer.successful
     assert 'lower must be around the last command' in answer.reason
-    assert node.player.config.merge is Merge.REPLACE
+    assert playing.player.config.merge is Merge.REPLACE
     answer = set_all(bench, 'servo_node', lower=[0.0], upper=[2.0, 2.0])
     assert "lower must be one for each of ['shoulder', 'elbow']" in answer.reason
     assert set_all(bench, 'servo_node', lower=[0.0, 0.0], upper=[2.0, 2.0]).successful

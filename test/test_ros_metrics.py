@@ -97,7 +97,7 @@ def test_a_client_that_says_nothing_holds_up_nobody(server: MetricsServer, port:
 
 
 def test_without_a_port_there_is_no_thread(bench: Any) -> None:
-    bench.add(ServoNode, {'joints': ['shoulder', 'elbow']})
+    bench.add(ServoNode, {'joints': ['shoulder', 'elbow']}).bring_up()
     assert 'metrics' not in [thread.name for thread in threading.enumerate()]
 
 

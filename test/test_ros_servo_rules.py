@@ -39,30 +39,32 @@ class World:
         self.node = bench.add(ServoNode, {**given, **parameters})
         self.now_ns = 1000 * SECOND_NS
         self.node._ros_time.now_ns = lambda: self.now_ns
-        self.node.player.activate(self.now_ns)
+        self.node.bring_up()
+        self.playing = self.node.playing
+        self.inputs, self.player = self.playing.inputs, self.playing.player
 
     def joints(self, position: tuple[float, float], behind_ns: int = 0) -> None:
         """Say where the joints are, by a clock that is behind."""
         at = np.array(position)
         stamp_ns = self.now_ns - behind_ns
-        self.node._on_joints(conversions.joint_state_message(stamp_ns, JOINTS, at, at * 0.0))
+        self.inputs._on_joints(conversions.joint_state_message(stamp_ns, JOINTS, at, at * 0.0))
 
     def offer(self, number: int, epoch: int = 0) -> None:
         """Let a chunk come."""
         chunk = steady_chunk(number, (0.5, 1.0), epoch, self.now_ns)
-        self.node._on_chunk(conversions.chunk_message(chunk))
+        self.inputs._on_chunk(conversions.chunk_message(chunk))
 
     def tick(self) -> Command:
         """Let a period pass; return the command."""
         self.now_ns += 4 * MS
-        self.node._simulated_tick(self.now_ns)
-        self.node._idle()
-        command: Command = self.node._command
+        self.playing._simulated_tick(self.now_ns)
+        self.playing._idle()
+        command: Command = self.playing._command
         return command
 
     def received(self) -> int:
         """Return how many chunks have come."""
-        chunks = self.node.player.account.figures().chunks
+        chunks = self.player.account.figures().chunks
         return int(chunks.accepted + sum(chunks.rejected.values()))
 
 
@@ -103,19 +105,18 @@ def test_a_tick_that_comes_late_does_not_lose_its_trajectory(
 ) -> None:
     world = World(bench, command_type='joint_trajectory', trajectory_rate_hz=125.0)
     # Every second tick has one. The steady clock rules here, as it does without simulated time.
-    node = world.node
+    playing = world.playing
     said: list[Any] = []
-    monkeypatch.setattr(node, '_command_out', SimpleNamespace(publish=said.append))
-    node.player.activate(time.time_ns())
+    monkeypatch.setattr(playing.outputs, '_command_out', SimpleNamespace(publish=said.append))
     world.now_ns = time.time_ns()
     world.joints((0.4, 1.1))
     world.offer(0)
     counts = []
     for _ in range(6):
         due_ns = time.monotonic_ns()
-        node._prepare(due_ns)
+        playing._prepare(due_ns)
         time.sleep(0.004)
-        node._steady_tick(due_ns)
+        playing._steady_tick(due_ns)
         counts.append(len(said))
     assert counts == [0, 1, 1, 2, 2, 3]
 
@@ -129,21 +130,21 @@ def test_pause_and_reset_come_to_rest_within_the_limits(
     world.joints((0.0, 0.0))
     said: list[Any] = []
     output = SimpleNamespace(publish=said.append, get_subscription_count=lambda: 1)
-    monkeypatch.setattr(world.node, '_command_out', output)
+    monkeypatch.setattr(world.playing.outputs, '_command_out', output)
     # 1 rad/s for as long as the chunk lasts; far on the way the start is over.
     chunk = steady_chunk(0, (0.0, 0.0), 0, world.now_ns)
     ahead = np.arange(48)[:, None] * [0.025, 0.025]
-    world.node._on_chunk(conversions.chunk_message(replace(chunk, actions=ahead)))
+    world.inputs._on_chunk(conversions.chunk_message(replace(chunk, actions=ahead)))
     while world.tick().velocity[0] < 0.9:
         assert len(said) < 250
     began = len(said)
     if name == 'pause':
-        world.node._on_pause(SetBool.Request(data=True), SetBool.Response())
+        world.playing._on_pause(SetBool.Request(data=True), SetBool.Response())
     else:
-        world.node._on_reset(Trigger.Request(), Trigger.Response())
-    refused = world.node.player.account.figures().chunks.rejected.get('inactive', 0)
+        world.playing._on_reset(Trigger.Request(), Trigger.Response())
+    refused = world.player.account.figures().chunks.rejected.get('inactive', 0)
     world.offer(1)
-    assert world.node.player.account.figures().chunks.rejected['inactive'] == refused + 1
+    assert world.player.account.figures().chunks.rejected['inactive'] == refused + 1
     for _ in range(250):
         world.tick()
     speed = np.array([message.velocity for message in said[began - 1 :]])
@@ -159,7 +160,7 @@ def test_pause_and_reset_come_to_rest_within_the_limits(
     world.offer(2)
     plays = Play.SILENT if name == 'pause' else Play.PLAYING
     assert world.tick().play is plays
-    world.node._on_pause(SetBool.Request(data=False), SetBool.Response())
+    world.playing._on_pause(SetBool.Request(data=False), SetBool.Response())
     world.offer(3)
     assert world.tick().play is Play.PLAYING
 
@@ -169,22 +170,22 @@ def test_C28_E12_a_stale_chunk_of_the_only_engine_is_refused_and_another_begins_
 ) -> None:
     world = World(bench)
     world.joints((0.4, 1.1))
-    first, player = Engine(world), world.node.player
+    first, player = Engine(world), world.player
     # The middleware may tell it before the first chunk or long after.
-    world.node._on_engine(
+    world.inputs._on_engine(
         SimpleNamespace(total_count=1, total_count_change=1, current_count_change=1)
     )
     first.send(7, epoch=5)
     assert world.tick().play is Play.PLAYING
     for number, epoch in ((9, 4), (6, 5)):
         first.send(number, epoch)
-        assert world.node.player is player
+        assert world.player is player
         assert world.tick().play is Play.PLAYING
     second = Engine(world)
     # Its match may be told after its chunk.
-    bench.spin_until(lambda: world.node._other_engine, 5)
+    bench.spin_until(lambda: world.inputs._other_engine, 5)
     world.joints((0.4, 1.1))
     second.send(0, epoch=0)
     command = world.tick()
     assert (command.play, command.epoch) == (Play.PLAYING, 0)
-    assert world.node.player is player
+    assert world.player is player

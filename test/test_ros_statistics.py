@@ -29,7 +29,7 @@ def test_without_the_package_the_parameter_is_refused_with_what_to_install(
         monkeypatch.setitem(sys.modules, name, None)
     words = 'statistics must be false without statistics_msgs.*install the ROS package'
     with pytest.raises(ParameterError, match=words):
-        bench.add(ServoNode, GIVEN)
+        bench.add(ServoNode, GIVEN).bring_up()
 
 
 def test_with_the_package_every_figure_has_a_message(bench: Any) -> None:

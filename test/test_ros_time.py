@@ -32,7 +32,7 @@ from time_cases import JOINTS, PERIOD_NS, PLAYING, World, stamp_ns
 from physis_ros.msg import ActionChunk, Playback, StreamStatus
 from physis_ros.output.figures import Figures
 from physis_ros.ros import conversions, qos
-from physis_ros.ros import servo as servo_module
+from physis_ros.ros import servo_playing as servo_module
 from physis_ros.ros.clock import seldom
 from physis_ros.ros.servo import ServoNode
 from physis_ros.ros.signals import Stop
@@ -331,11 +331,12 @@ def test_T6_the_servo_ticks_on_when_the_system_clock_is_set(
         """Play robot and engine every 20 ms; set the clock after half a second, and once more."""
         now_ns, number = node._ros_time.now_ns(), done[0]
         rest = np.zeros(2)
-        node._on_joints(conversions.joint_state_message(now_ns, JOINTS, rest, rest))
-        node._on_chunk(conversions.chunk_message(chunk_of(number, len(marks), now_ns)))
+        inputs, chunk = node.playing.inputs, chunk_of(number, len(marks), now_ns)
+        inputs._on_joints(conversions.joint_state_message(now_ns, JOINTS, rest, rest))
+        inputs._on_chunk(conversions.chunk_message(chunk))
         done[0] += 1
         if done[0] % 25 == 0:
-            marks.append(node.player.account.figures())
+            marks.append(node.playing.player.account.figures())
             set_ns[0] += (-3600 if len(marks) == 1 else 7200) * 10**9
         if len(marks) == 3:
             stop.request('done')

@@ -27,6 +27,7 @@ class DeferredService:
     :param name: of the service.
     :param begin: takes a request, and returns what is asked for the answer until there is one.
     :param failed: makes the answer to a question that raises; the others are asked all the same.
+    :param service: one that is there already, to be answered so; made when not given.
     """
 
     def __init__(
@@ -36,11 +37,15 @@ class DeferredService:
         name: str,
         begin: Callable[[Any], Question[Any]],
         failed: Callable[[str], Any],
+        service: Any = None,
     ) -> None:
         self._begin, self._failed = begin, failed
         self._log, self._name = node.get_logger(), name
         self._waiting: list[tuple[Question[Any], Any]] = []
-        service: Any = node.create_service(kind, name, self._asked)
+        if service is None:
+            service = node.create_service(kind, name, self._asked)
+        else:
+            service.callback = self._asked
         # What the callback returns is given to this by either executor, with whom to answer.
         self._send = service.send_response
         service.send_response = self._keep

@@ -76,9 +76,9 @@ class LiveParameters:
         prefix: str = '',
         heir: bool = False,
         present: Callable[[], Any] | None = None,
-    ) -> None:
+    ) -> Callable[[], None]:
         """
-        Have ``changed`` called with each new configuration.
+        Have ``changed`` called with each new configuration, until what is returned is called.
 
         :param config: the values in force.
         :param check: called before, with what may become the new one; raises ParameterError.
@@ -86,7 +86,9 @@ class LiveParameters:
         :param heir: what is set without the prefix is set for this one too.
         :param present: gives the values in force, where not only parameters set them.
         """
-        self._parts.append(_Part(prefix, heir, config, present, check, changed))
+        part = _Part(prefix, heir, config, present, check, changed)
+        self._parts.append(part)
+        return lambda: self._parts.remove(part)
 
     def _widened(self, parameters: list[Parameter]) -> list[Parameter]:
         """

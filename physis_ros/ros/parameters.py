@@ -13,7 +13,7 @@ the whole node as defaults.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar, get_type_hints
 
@@ -84,6 +84,13 @@ def parameter(
     return field(default=default, metadata={'rule': rule})
 
 
+def autostart() -> Any:
+    """Return the field that says whether a managed node comes up by itself."""
+    return parameter(
+        True, 'Configure and activate at start; false leaves it to an operator or a manager.'
+    )
+
+
 def type_name(hint: Any) -> str:
     """Return what ROS calls a field's type."""
     return _TYPES[hint][0].name.lower().replace('_array', '[]')
@@ -112,12 +119,55 @@ def declare_part(
     :raises ParameterError: naming node and parameter, on a wrong type, a value out of range, or a
         combination that ``kind`` refuses.
     """
+    return _made(node, kind, prefix, declare_fields(node, kind, prefix, base))
+
+
+def declare_fields(
+    node: Node, kind: type[Config], prefix: str = '', base: Config | None = None
+) -> dict[str, Any]:
+    """
+    Declare every field of ``kind`` and return their values, each of which is good by itself.
+
+    :param prefix: goes before each name.
+    :param base: holds the defaults; those of the fields when not given.
+    :raises ParameterError: naming node and parameter, on a wrong type or a value out of range.
+    """
     hints = get_type_hints(kind)
     values = {}
     for item in fields(kind):  # type: ignore[arg-type]
         default = item.default if base is None else getattr(base, item.name)
         name, rule = prefix + item.name, item.metadata['rule']
         values[item.name] = _declared(node, name, hints[item.name], default, rule)
+    return values
+
+
+def read(node: Node, kind: type[Config]) -> Config:
+    """
+    Return the values in force of what :func:`declare_fields` declared.
+
+    :raises ParameterError: as :func:`declare_part`.
+    """
+    hints = get_type_hints(kind)
+    values = {}
+    for item in fields(kind):  # type: ignore[arg-type]
+        value = node.get_parameter(item.name).value
+        full, rule = full_name(node, item.name), item.metadata['rule']
+        values[item.name] = _checked(full, hints[item.name], rule, value)
+    return _made(node, kind, '', values)
+
+
+def keep(node: Node, names: Iterable[str], kept: bool) -> None:
+    """Let declared parameters be set from now on, or no more, as their descriptors tell."""
+    for name in names:
+        node._descriptors[name].read_only = kept
+
+
+def _made(node: Node, kind: type[Config], prefix: str, values: Mapping[str, Any]) -> Config:
+    """
+    Return a configuration.
+
+    :raises ParameterError: naming node and parameter, on a combination that ``kind`` refuses.
+    """
     try:
         return kind(**values)
     except ParameterError as error:

@@ -47,6 +47,12 @@ def freeze_garbage() -> None:
     gc.disable()
 
 
+def thaw_garbage() -> None:
+    """Undo :func:`freeze_garbage`: what was alive then may go now, and collection is automatic."""
+    gc.unfreeze()
+    gc.enable()
+
+
 def collect_garbage() -> None:
     """Collect what was made since :func:`freeze_garbage`: little, in a tenth of a millisecond."""
     gc.collect()

@@ -11,7 +11,7 @@ from physis_ros.output.interpolate import Interpolation
 from physis_ros.output.limits import JointLimit, LimitMode
 from physis_ros.output.merge import Merge
 from physis_ros.ros.joint_map import JointMap
-from physis_ros.ros.parameters import parameter
+from physis_ros.ros.parameters import autostart, parameter
 from physis_ros.session.player_config import PlayerConfig
 
 COMMAND_TYPES = ('joint_trajectory', 'float64_multi_array', 'joint_state')
@@ -45,6 +45,7 @@ class ServoConfig:
         (), "What is added last [robot's unit]: 'joint=90.0'."
     )
     stream: str = parameter('', 'Stream to play; chunks of others are ignored. Empty plays any.')
+    autostart: bool = autostart()
     servo_rate_hz: float = parameter(250.0, 'Ticks per second [Hz].', low=1.0, high=2000.0)
     command_type: str = parameter(
         'joint_trajectory',

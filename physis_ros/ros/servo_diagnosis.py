@@ -17,7 +17,6 @@ from physis_ros.ros.skew import skewed
 from physis_ros.types import Play, Reason
 
 UNDERRUNS = {
-    Reason.INACTIVE: (Level.OK, 'paused'),
     Reason.NO_OBSERVATION: (
         Level.WARN,
         'no joint states: is joint_states published and its QoS compatible?',
@@ -27,7 +26,11 @@ UNDERRUNS = {
     Reason.EXPIRED: (Level.ERROR, 'the observations behind the chunks are too old'),
     Reason.EPOCH: (Level.WARN, 'a new epoch has begun, its first chunk has not come'),
 }
-WORDS = {Reason.NONE: 'playing', **{reason: text for reason, (_, text) in UNDERRUNS.items()}}
+WORDS = {
+    Reason.NONE: 'playing',
+    Reason.INACTIVE: 'paused or inactive',
+    **{reason: text for reason, (_, text) in UNDERRUNS.items()},
+}
 # So many of the deadlines since the last report may be missed without a word.
 FEW = 0.01
 
@@ -93,8 +96,10 @@ def diagnose(snapshot: Snapshot, joints_trouble: str, missed: str) -> Condition:
     if joints_trouble:
         return Condition('joint_states', Level.ERROR, f'joint_states: {joints_trouble}')
     if command.play is not Play.PLAYING:
+        if command.reason is Reason.INACTIVE:
+            return Condition(command.reason.value, Level.OK, snapshot.halt.value)
         far = apart(snapshot.apart_ns)
-        if far and command.reason is not Reason.INACTIVE:
+        if far:
             return Condition('clock_skew', Level.ERROR, f'action_chunk: {far}')
         level, text = UNDERRUNS[command.reason]
         return Condition(command.reason.value, level, text)

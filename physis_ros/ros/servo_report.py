@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from physis_ros.msg import NamedCount, NamedQuantiles, PlaybackStatus
@@ -16,7 +17,7 @@ from physis_ros.output.limits import LimitMode, column
 from physis_ros.output.sketch import Quantiles
 from physis_ros.ros import conversions
 from physis_ros.session.player_config import PlayerConfig
-from physis_ros.types import Command
+from physis_ros.types import Command, Play, Reason
 
 STATES = {
     Phase.INACTIVE: PlaybackStatus.STATE_INACTIVE,
@@ -35,6 +36,14 @@ REFUSED = (
 CLOCKS_APART_NS = 10_000_000_000
 
 
+class Halt(Enum):
+    """What was asked for that keeps the player from playing whatever comes, as a sentence."""
+
+    INACTIVE = 'inactive until the node is activated'
+    PAUSED = 'paused'
+    RESETTING = 'coming to rest to begin anew'
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """
@@ -46,6 +55,7 @@ class Snapshot:
     :param ticked_ns: when that began, steady clock.
     :param settings: how chunks are played.
     :param last_age_ns: of the last command played from a chunk; None when none was.
+    :param halt: why it does not play, when the reason is that it was asked not to.
     :param waits: what is to be said of a clock that is missing or stands still.
     :param apart_ns: how long ago, by our clock, the last chunk was published.
     :param skew_ns: the least age lately, on receipt, of chunks and joint states.
@@ -62,6 +72,7 @@ class Snapshot:
     depth_ns: int
     subscribers: int
     stopping: bool = False
+    halt: Halt = Halt.PAUSED
     waits: str = ''
     apart_ns: int = 0
     skew_ns: Mapping[str, int] = field(default_factory=dict)
@@ -124,6 +135,23 @@ def ages(figures: AgeFigures) -> dict[str, Any]:
         ],
         **{f'age_{name}': quantiles(getattr(figures, name)) for name in PARTS},
     }
+
+
+def nothing(now_ns: int) -> PlaybackStatus:
+    """Return the status message of a node that has not ticked."""
+    kinds = PlaybackStatus.get_fields_and_field_types()
+    unmeasured = {
+        name: quantiles(Quantiles()) for name, kind in kinds.items() if kind.endswith('/Quantiles')
+    }
+    return PlaybackStatus(
+        header=conversions.header(now_ns),
+        epoch=-1,
+        state=PlaybackStatus.STATE_INACTIVE,
+        play=conversions.PLAYS[Play.SILENT],
+        reason=conversions.REASONS[Reason.INACTIVE],
+        last_age=conversions.duration_message(conversions.NO_AGE_NS),
+        **unmeasured,
+    )
 
 
 def settings(config: PlayerConfig) -> dict[str, Any]:

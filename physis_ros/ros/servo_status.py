@@ -4,61 +4,105 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from rclpy.node import Node
 
 from physis_ros.msg import PlaybackStatus
+from physis_ros.output.account import PARTS
 from physis_ros.output.figures import Figures
-from physis_ros.ros import qos, servo_metrics, servo_report
+from physis_ros.ros import conversions, qos, servo_metrics, servo_report
+from physis_ros.ros.clock import RosClock
 from physis_ros.ros.diagnostics import Diagnostics, Level, Report
 from physis_ros.ros.metrics import Page
 from physis_ros.ros.qos import QosWatch
 from physis_ros.ros.servo_diagnosis import report
-from physis_ros.ros.servo_joints import ServoJoints
+from physis_ros.ros.servo_inputs import ServoInputs
 from physis_ros.ros.servo_report import Snapshot
 from physis_ros.ros.statistics import Statistic, Statistics
+
+
+class Source(Protocol):
+    """What is told of."""
+
+    inputs: ServoInputs
+    waits: str
+
+    def snapshot(self) -> Snapshot | None:
+        """Gather everything; None before the first tick."""
 
 
 class ServoStatus:
     """
     Publishes ``~/playback_status``, ``/diagnostics``, ``/statistics``; fills the metrics' page.
 
+    As long as the node lives: when it is not configured it says so.
+
     :param node: the owner.
     :param watch: makes the publishers.
-    :param wanted: whether ``/statistics`` is.
-    :param joints: what is wrong with the joint states.
-    :param take: gathers everything; None before the first tick.
-    :param waits: says what is waited for before it.
+    :param clock: the stream clock.
     """
 
-    def __init__(
-        self,
-        node: Node,
-        watch: QosWatch,
-        wanted: bool,
-        joints: ServoJoints,
-        take: Callable[[], Snapshot | None],
-        waits: Callable[[], str],
-    ) -> None:
-        self._watch, self._joints, self._take, self._waits = watch, joints, take, waits
+    def __init__(self, node: Node, watch: QosWatch, clock: RosClock) -> None:
+        self._node, self._watch, self._clock = node, watch, clock
         self._out = watch.advertise(PlaybackStatus, '~/playback_status', qos.LATCHED)
+        self._source: Source | None = None
         self._told: Snapshot | None = None
         self._before: Figures | None = None
+        self._statistics: Statistics | None = None
         self._diagnostics = Diagnostics(node, watch)
         self._diagnostics.add('playback', self._report)
-        self._statistics = Statistics(node, watch, self._figures) if wanted else None
+
+    def begin(self, source: Source, statistics: bool) -> None:
+        """
+        Tell of a configuration from now on.
+
+        :param statistics: whether ``/statistics`` is wanted.
+        :raises ParameterError: when that cannot be had.
+        """
+        self._source, self._told, self._before = source, None, None
+        if statistics:
+            self._statistics = Statistics(self._node, self._watch, self._figures)
+
+    def end(self) -> None:
+        """Tell that there is none, with what was counted in the last one."""
+        self._source, statistics, self._statistics = None, self._statistics, None
+        if statistics is not None:
+            statistics.close()
+        self.publish()
+
+    def tell(self, task: str, report: Callable[[], Report]) -> None:
+        """Ask for a report of another task from now on."""
+        self._diagnostics.add(task, report)
+
+    def hush(self, task: str) -> None:
+        """Ask for a task no more."""
+        self._diagnostics.remove(task)
 
     def publish(self) -> None:
         """Publish the figures."""
-        self._told = self._take()
-        if self._told is not None:
-            self._out.publish(servo_report.status(self._told))
+        if self._source is not None:
+            self._told = self._source.snapshot()
+        self._out.publish(self._message())
+
+    def _message(self) -> PlaybackStatus:
+        """Return what there is to say; nothing is known before the first tick."""
+        configured = self._source is not None
+        now_ns = self._clock.now_ns()
+        if self._told is None:
+            message = servo_report.nothing(now_ns)
+        else:
+            message = servo_report.status(self._told)
+        if not configured:
+            message.header = conversions.header(now_ns)
+            message.state, message.warm_up = PlaybackStatus.STATE_UNCONFIGURED, False
+        return message
 
     def fill(self, page: Page) -> None:
         """Add what was published last to a page; called in another thread."""
-        told = self._told
-        if told is not None:
-            servo_metrics.fill(page, told, dict(self._joints.refused))
+        told, source = self._told, self._source
+        if told is not None and source is not None:
+            servo_metrics.fill(page, told, dict(source.inputs.joints.refused))
         self._watch.fill(page)
 
     def _figures(self) -> list[Statistic]:
@@ -68,7 +112,9 @@ class ServoStatus:
         figures = self._told.figures
         named = (
             ('action_age', 'ms', figures.age_ms.worst),
+            *((f'age_{part}', 'ms', getattr(figures.age_ms, part)) for part in PARTS),
             ('servo_period_error', 'us', figures.period_error_us),
+            ('tick_late', 'us', figures.tick_late_us),
             ('output_interval', 'ms', figures.chunks.interval_ms),
             ('response_latency', 'ms', figures.chunks.response_ms),
         )
@@ -77,10 +123,12 @@ class ServoStatus:
 
     def _report(self) -> Report:
         """Diagnose the playing since the last report."""
-        snapshot = self._take()
+        source = self._source
+        if source is None:
+            return Report(Level.OK, 'unconfigured', {'condition': 'unconfigured'})
+        snapshot = source.snapshot()
         if snapshot is None:
-            waits = self._waits()
-            values = {'condition': 'no_time' if waits else 'no_tick'}
-            return Report(Level.WARN, waits or 'no tick yet', values)
+            values = {'condition': 'no_time' if source.waits else 'no_tick'}
+            return Report(Level.WARN, source.waits or 'no tick yet', values)
         before, self._before = self._before, snapshot.figures
-        return report(snapshot, self._joints, before)
+        return report(snapshot, source.inputs.joints, before)

@@ -60,10 +60,15 @@ class Statistics:
             StatisticDataPoint,
             StatisticDataType,
         )
-        self._take = take
+        self._node, self._take = node, take
         self._name = node.get_fully_qualified_name()
         self._out = watch.advertise(MetricsMessage, '/statistics', SENSOR_OUT)
         self._timer = node.create_timer(PERIOD_S, self._publish, clock=steady())
+
+    def close(self) -> None:
+        """Publish no more."""
+        self._node.destroy_timer(self._timer)
+        self._node.destroy_publisher(self._out)
 
     def _publish(self) -> None:
         """Publish all; one that was not measured has a count of 0 and nothing else."""

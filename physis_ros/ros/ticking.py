@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from rclpy.executors import Executor
 
 from physis_ros.ros import realtime
-from physis_ros.ros.signals import Stop
 
 # No callback is begun this close before preparing for a tick: the longest usual one takes as long.
 GUARD_NS = 400_000
@@ -53,17 +52,24 @@ class SteadyTicks:
         self._ahead_ns = 0
 
     def run(
-        self, executor: Executor, stop: Stop, tick: Callable[[int], None], idle: Callable[[], None]
+        self,
+        executor: Executor,
+        over: Callable[[], bool],
+        tick: Callable[[int], None],
+        idle: Callable[[], None],
     ) -> None:
         """
-        Call ``tick`` with each scheduled steady instant until told to stop.
+        Call ``tick`` with each scheduled steady instant until it is over.
 
+        :param over: asked before each tick, and after what was served before it.
         :param idle: called after each tick, for what can wait.
         """
         due_ns = time.monotonic_ns() + self._period_ns
         rubbish = _Rubbish()
-        while not stop.requested:
+        while not over():
             self._serve(executor, due_ns - GUARD_NS - self._ahead_ns)
+            if over():
+                break
             self._make_ready(due_ns)
             realtime.sleep_until(due_ns)
             tick(due_ns)
@@ -102,12 +108,18 @@ class SimulatedTicks:
         self._done_ns: int | None = None
 
     def run(
-        self, executor: Executor, stop: Stop, tick: Callable[[int], None], idle: Callable[[], None]
+        self,
+        executor: Executor,
+        over: Callable[[], bool],
+        tick: Callable[[int], None],
+        idle: Callable[[], None],
     ) -> None:
-        """Call ``tick`` with each due simulated instant until told to stop."""
+        """Call ``tick`` with each due simulated instant until it is over."""
         rubbish = _Rubbish()
-        while not stop.requested:
+        while not over():
             executor.spin_once(timeout_sec=LOOK_S)
+            if over():
+                break
             for due_ns in self.due(self._now_ns()):
                 tick(due_ns)
             idle()

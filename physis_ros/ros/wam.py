@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from rclpy.executors import Executor
-from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
 
 from physis_ros.errors import EngineError, PhysisError, is_configuration
 from physis_ros.msg import StreamStatus
@@ -24,6 +24,7 @@ from physis_ros.ros.engine_host import EngineHost
 from physis_ros.ros.host_state import HostState
 from physis_ros.ros.live import LiveParameters
 from physis_ros.ros.make_pool import make_pool
+from physis_ros.ros.managed import ManagedNode
 from physis_ros.ros.metrics import Page, serve
 from physis_ros.ros.parameters import declare_part, is_qos_override, refuse_unknown
 from physis_ros.ros.qos import QosWatch
@@ -40,10 +41,9 @@ from physis_ros.session.producer_status import ResetReason
 POLL_S = 0.05
 SPIN_S = 0.05
 COMPLAIN_S = 0.25
-SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 
 
-class WamNode(LifecycleNode):
+class WamNode(ManagedNode):
     """
     Turns camera images and joint states into action chunks, for all of its streams on one engine.
 
@@ -70,7 +70,6 @@ class WamNode(LifecycleNode):
     def __init__(self, **options: Any) -> None:
         super().__init__('wam_node', **options)
         self.config = declare_part(self, WamConfig)
-        self.refusal: PhysisError | None = None
         self.host: EngineHost | None = None
         self._ros_time = RosClock(self)
         self._watch = watch = QosWatch(self)
@@ -99,7 +98,7 @@ class WamNode(LifecycleNode):
     def run(self, executor: Executor, stop: Stop) -> None:
         """Serve callbacks until told to stop; bring the node up by itself when it shall."""
         if self.config.autostart:
-            self._bring_up()
+            self.bring_up()
         while not stop.requested:
             executor.spin_once(timeout_sec=SPIN_S)
             if self._fatal is not None:
@@ -113,37 +112,20 @@ class WamNode(LifecycleNode):
         if self._metrics is not None:
             self._metrics.close()
 
-    def _bring_up(self) -> None:
-        """
-        Configure and activate.
-
-        :raises PhysisError: what configuring refused.
-        """
-        if self.trigger_configure() is not SUCCESS:
-            raise self.refusal or EngineError('configuring failed; see the log')
-        self.trigger_activate()
-
     # Lifecycle.
 
-    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+    def set_up(self) -> None:
         """Check everything that can be checked now, subscribe, and begin to load."""
-        try:
-            self.host = self._new_host()
-            self.streams.restore()
-            for stream in self.streams:
-                stream.configure(self.host.pool.spec)
-                stream.enter(self.host)
-            refuse_unknown(self)
-        except PhysisError as error:
-            self.refusal = error
-            self.get_logger().error(f'not configured: {error}')
-            self._free()
-            return FAILURE
+        self.host = self._new_host()
+        self.streams.restore()
+        for stream in self.streams:
+            stream.configure(self.host.pool.spec)
+            stream.enter(self.host)
+        refuse_unknown(self)
         self.get_logger().info(
             f'loading {self.config.model} on {self.config.workers} workers in the background'
         )
         self._publish()
-        return SUCCESS
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Produce as soon as the engine is ready."""
@@ -161,27 +143,14 @@ class WamNode(LifecycleNode):
         self._publish()
         return super().on_deactivate(state)
 
-    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Free everything."""
-        return self._end(state)
-
-    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Free everything for good."""
-        return self._end(state)
-
-    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Free everything; the node can be configured again."""
-        return self._end(state)
-
-    def _end(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Come to the unconfigured state from any."""
+    def tear_down(self) -> None:
+        """Free everything; the streams are those of the parameters again."""
         self._active = False
         self._free()
         self.streams.restore()
         self._restarts.forget()
         self._why_failed = ''
         self._publish()
-        return SUCCESS
 
     def _free(self) -> None:
         """Close the engine and all that belongs to it."""

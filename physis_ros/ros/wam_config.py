@@ -9,7 +9,7 @@ from pathlib import Path
 from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.grid import SCHEMES
 from physis_ros.errors import ParameterError
-from physis_ros.ros.parameters import parameter
+from physis_ros.ros.parameters import autostart, parameter
 from physis_ros.ros.stream_config import check_name
 
 POOL = PoolConfig
@@ -28,9 +28,7 @@ class WamConfig:
         'Names of several streams; the topics of each lie below its name, <stream>.<parameter> is '
         'for one of them. Leave out for one stream.',
     )
-    autostart: bool = parameter(
-        True, 'Configure and activate at start; false leaves it to an operator or a manager.'
-    )
+    autostart: bool = autostart()
     workers: int = parameter(POOL.workers, 'Worker processes [1].', low=1, high=256)
     grouping: str = parameter(
         POOL.grouping, 'How stages are placed on workers.', choices=list(SCHEMES)
