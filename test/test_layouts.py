@@ -25,7 +25,7 @@ CONFIG = Path(__file__).parents[1] / 'config'
 TOPICS: dict[str, type] = {
     '/camera/image_raw': Image,
     '/joint_states': JointState,
-    '/wam_node/predicted_image': Image,
+    '/wam_node/overlay': Image,
     '/wam_node/stream_status': StreamStatus,
     '/servo_node/playback': Playback,
     '/servo_node/playback_status': PlaybackStatus,
@@ -76,7 +76,7 @@ def test_foxglove_shows_every_panel_once() -> None:
 def test_foxglove_names_only_what_is_published() -> None:
     panels = layout()['configById']
     images = [p['imageMode']['imageTopic'] for n, p in panels.items() if n.startswith('Image!')]
-    assert images == ['/camera/image_raw', '/wam_node/predicted_image']
+    assert images == ['/camera/image_raw', '/wam_node/overlay']
     assert all(TOPICS[name] is Image for name in images)
     assert TOPICS[panels['RawMessages!stream']['topicPath']] is StreamStatus
     assert TOPICS[panels['DiagnosticSummary!diagnostics']['topicToRender']] is DiagnosticArray

@@ -11,6 +11,9 @@ from physis_ros.evaluation.bag import Bag
 
 CONFIGURATION = '/demo/configuration'
 CHUNKS = 'physis_ros/msg/ActionChunk'
+# Pictures that no camera took.
+PREDICTED = 'predicted_image'
+MADE = (PREDICTED, 'overlay')
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,8 @@ def find(bag: Bag, stream: str = '') -> Topics:
     :raises BagError: when there is not exactly one topic of chunks and one of ticks.
     """
     images = _of(bag.of_type('sensor_msgs/msg/Image'), stream)
-    predicted = [name for name in images if name.endswith('predicted_image')]
-    cameras = [name for name in images if name not in predicted]
+    predicted = [name for name in images if name.rsplit('/', 1)[-1] == PREDICTED]
+    cameras = [name for name in images if name.rsplit('/', 1)[-1] not in MADE]
     joints = _of(bag.of_type('sensor_msgs/msg/JointState'), stream)
     return Topics(
         chunks=_only(bag, CHUNKS, stream),

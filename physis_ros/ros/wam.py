@@ -30,10 +30,12 @@ from physis_ros.ros.parameters import declare_part, is_qos_override, refuse_unkn
 from physis_ros.ros.qos import QosWatch
 from physis_ros.ros.restarts import Restarts
 from physis_ros.ros.signals import Stop
+from physis_ros.ros.statistics import Statistic, Statistics
 from physis_ros.ros.wam_config import WamConfig
 from physis_ros.ros.wam_diagnosis import engine_report
 from physis_ros.ros.wam_report import EngineSnapshot
 from physis_ros.ros.wam_services import StreamServices
+from physis_ros.ros.wam_statistics import statistics
 from physis_ros.ros.wam_stream import Home, WamStream
 from physis_ros.ros.wam_streams import WamStreams
 from physis_ros.session.producer_status import ResetReason
@@ -51,14 +53,15 @@ class WamNode(ManagedNode):
     ``<camera>/image_raw/compressed``), ``joint_states`` (sensor_msgs/JointState [rad or m]),
     ``~/instruction`` (std_msgs/String, latched; a new one begins a new epoch). Publishes
     ``~/action_chunk`` (physis_ros/ActionChunk), ``~/predicted_image`` (sensor_msgs/Image, stamp =
-    the time it is about; decoded only while someone listens), ``~/stream_status``
+    the time it is about; decoded only while someone listens), ``~/overlay`` (sensor_msgs/Image for
+    a person: camera, prediction, figures; made only while someone looks), ``~/stream_status``
     (physis_ros/StreamStatus, latched). Services ``~/reset`` (std_srvs/Trigger): a new epoch, what
     was seen before is forgotten; ``~/pause`` (std_srvs/SetBool). With the parameter ``streams``,
     and for streams that are opened later, the stream's name goes before each:
     ``<stream>/joint_states``, ``~/<stream>/action_chunk``.
 
-    Of the node: ``/diagnostics``; services ``~/open_stream``, ``~/close_stream``,
-    ``~/list_streams``, ``~/plan_streams`` (physis_ros/srv).
+    Of the node: ``/diagnostics``, ``/statistics`` on request; services ``~/open_stream``,
+    ``~/close_stream``, ``~/list_streams``, ``~/plan_streams`` (physis_ros/srv).
 
     Lifecycle: configure takes well under a second and starts to load in the background, which the
     status shows; activate produces as soon as the engine is ready; deactivate stops; cleanup frees
@@ -93,6 +96,8 @@ class WamNode(ManagedNode):
         self.create_timer(COMPLAIN_S, self._complain, clock=steady())
         self._jump = self._ros_time.on_jump(self._on_jump)
         self._publish()
+        wanted = self.config.statistics
+        self._statistics = Statistics(self, watch, self._figures) if wanted else None
         self._metrics = serve(self.config.metrics_port, self._fill)
 
     def run(self, executor: Executor, stop: Stop) -> None:
@@ -294,6 +299,15 @@ class WamNode(ManagedNode):
             if stream.told is not None:
                 wam_metrics.fill_stream(page, stream.told)
         self._watch.fill(page)
+
+    def _figures(self) -> list[Statistic]:
+        """Return what is told on ``/statistics``."""
+        return [
+            figure
+            for stream in self.streams
+            if stream.told is not None
+            for figure in statistics(stream.told, stream.names)
+        ]
 
     def _complain(self) -> None:
         """Say in the log what is wrong with the inputs."""

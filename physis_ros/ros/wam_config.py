@@ -90,6 +90,9 @@ class WamConfig:
     status_rate_hz: float = parameter(
         2.0, 'Messages on each stream_status per second [Hz].', low=0.1, high=20.0
     )
+    statistics: bool = parameter(
+        False, 'Mean, greatest value and count of the figures on /statistics too.'
+    )
     metrics_port: int = parameter(
         0, 'Port on 127.0.0.1 where Prometheus finds the figures; 0: none.', low=0, high=65535
     )

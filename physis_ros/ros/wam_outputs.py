@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What a stream publishes of each chunk: the chunk, and the frames it expects to see.
+What a stream publishes of each chunk: the chunk, the frames it expects to see, an overlay.
 
 Called from the collector's thread. Epochs are counted on over the life of several engines: whoever
 plays the chunks takes a lower number for something old.
@@ -18,6 +18,7 @@ from sensor_msgs.msg import Image
 from physis_ros.msg import ActionChunk as ActionChunkMessage
 from physis_ros.output.sketch import Quantiles, Sketch
 from physis_ros.ros import conversions, qos
+from physis_ros.ros.overlay import Overlay
 from physis_ros.ros.qos import QosWatch
 from physis_ros.ros.stream_config import StreamNames
 from physis_ros.session.produced import Produced
@@ -27,7 +28,7 @@ WARM_UP_CHUNKS = 5
 
 class WamOutputs:
     """
-    The publishers for chunks and frames. Thread-safe.
+    The publishers for chunks and frames, and the overlay. Thread-safe.
 
     :param node: the owner.
     :param watch: makes the publishers.
@@ -49,6 +50,7 @@ class WamOutputs:
         self._node, self._frame_id, self._unit = node, frame_id, unit
         self._chunks = watch.advertise(ActionChunkMessage, names.own('action_chunk'), qos.CHUNK)
         self._frames = watch.advertise(Image, names.own('predicted_image'), qos.SENSOR_OUT)
+        self.overlay = Overlay(node, watch, names, frame_id)
         self._lock = threading.Lock()
         self._age_ms = Sketch()
         self._base = self._epoch = epoch
@@ -102,18 +104,20 @@ class WamOutputs:
             self._age_ms, self._delivered = Sketch(), 0
 
     def frames_wanted(self) -> bool:
-        """Whether somebody looks at the predicted frames; as of the last :meth:`look`."""
-        return self._wanted
+        """Whether somebody looks at predicted frames, here or in the overlay; as of a look."""
+        return self._wanted or self.overlay.wanted
 
     def look(self) -> None:
         """Look who listens; asking the middleware for every chunk would cost more."""
         self._wanted = self._frames.get_subscription_count() > 0
+        self.overlay.look()
 
     def deliver(self, produced: Produced) -> None:
         """Publish a chunk and its frames."""
         chunk = replace(produced.chunk, epoch=self._base + produced.chunk.epoch)
         self._chunks.publish(conversions.chunk_message(chunk, self._unit))
-        for frame in produced.frames:
+        self.overlay.produced(replace(produced, chunk=chunk))
+        for frame in produced.frames if self._wanted else ():
             self._frames.publish(conversions.predicted_image_message(frame, self._frame_id()))
         with self._lock:
             self._epoch, self._begun = chunk.epoch, True
@@ -123,5 +127,6 @@ class WamOutputs:
 
     def close(self) -> None:
         """Take the publishers away; nothing may be delivered any more."""
+        self.overlay.close()
         self._node.destroy_publisher(self._chunks)
         self._node.destroy_publisher(self._frames)
