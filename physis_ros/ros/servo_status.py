@@ -10,7 +10,6 @@ from rclpy.node import Node
 
 from physis_ros.msg import PlaybackStatus
 from physis_ros.output.account import PARTS
-from physis_ros.output.account import PARTS
 from physis_ros.output.figures import Figures
 from physis_ros.ros import conversions, qos, servo_metrics, servo_report
 from physis_ros.ros.clock import RosClock
@@ -114,9 +113,7 @@ class ServoStatus:
         named = (
             ('action_age', 'ms', figures.age_ms.worst),
             *((f'age_{part}', 'ms', getattr(figures.age_ms, part)) for part in PARTS),
-            *((f'age_{part}', 'ms', getattr(figures.age_ms, part)) for part in PARTS),
             ('servo_period_error', 'us', figures.period_error_us),
-            ('tick_late', 'us', figures.tick_late_us),
             ('tick_late', 'us', figures.tick_late_us),
             ('output_interval', 'ms', figures.chunks.interval_ms),
             ('response_latency', 'ms', figures.chunks.response_ms),

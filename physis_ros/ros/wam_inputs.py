@@ -60,8 +60,6 @@ class WamInputs:
         self.sink: Producer | None = None
         # Shown every picture of the first camera that the producer takes.
         self.viewer: Callable[[int, int, npt.NDArray[Any]], None] | None = None
-        # Shown every picture of the first camera that the producer takes.
-        self.viewer: Callable[[int, int, npt.NDArray[Any]], None] | None = None
         self._first, topic = next(iter(cameras.items()))
         self.frame_id = f'{topic.lstrip("/")}_optical'
         self._names_seen: dict[str, None] = {}

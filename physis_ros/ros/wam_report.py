@@ -78,7 +78,6 @@ class Snapshot:
     :param subscribers: of the chunks.
     :param waits: what is to be said of a clock that is missing or stands still.
     :param since_ns: when it was activated; figures count from there.
-    :param since_ns: when it was activated; figures count from there.
     :param lost: messages of each topic that never came.
     """
 
@@ -97,7 +96,6 @@ class Snapshot:
     images_refused: int = 0
     subscribers: int = 0
     waits: str = ''
-    since_ns: int = 0
     since_ns: int = 0
     lost: Mapping[str, int] = field(default_factory=dict)
 

@@ -134,7 +134,6 @@ class WamStream:
             self.next_epoch,
         )
         self.inputs.viewer = self.outputs.overlay.seen
-        self.inputs.viewer = self.outputs.overlay.seen
 
     def enter(self, host: EngineHost) -> None:
         """Ask an engine for room; what it says shows in :meth:`state`."""
@@ -359,7 +358,6 @@ class WamStream:
             images_refused=0 if self.inputs is None else self.inputs.refused,
             subscribers=0 if outputs is None else outputs.subscribers,
             waits=self._home.clock.waiting(),
-            since_ns=self._since_ns,
             since_ns=self._since_ns,
             lost={} if self.inputs is None else self.inputs.lost,
         )
