@@ -11,16 +11,20 @@ could run, and never on any member's slack.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from physis_ros.engine.task import Task
+
+# Turns count from each stream's own beginning: between streams they say nothing.
+_URGENCY = attrgetter('deadline_ns', 'stream', 'turn', 'step')
 
 StagesLeft = Callable[[Task], int]
 BatchTime = Callable[[int], float]
 
 
 def form_batch(
-    ready: Iterable[Task],
+    ready: Sequence[Task],
     limit: int,
     now_ns: int,
     stages_left: StagesLeft,
@@ -33,8 +37,10 @@ def form_batch(
     :param stages_left: stages from a task's start to the end of its chunk.
     :param batch_ns: expected time of a batch of so many rows.
     """
-    order = sorted(ready, key=_urgency)
-    if limit == 1 or len(order) < 2:
+    if len(ready) < 2:
+        return list(ready)
+    order = sorted(ready, key=_URGENCY)
+    if limit == 1:
         return order[:1]
     block, alone_ns = order[0].block, batch_ns(1)
     batch: list[Task] = []
@@ -76,8 +82,3 @@ def hold_ns(
     stage_ns = batch_ns(len(batch))
     slack_ns = min(task.deadline_ns - now_ns - stages_left(task) * stage_ns for task in batch)
     return max(0, int(min(came_ns + patience_ns - now_ns, slack_ns)))
-
-
-def _urgency(task: Task) -> tuple[int, int, int, int]:
-    # Turns count from each stream's own beginning: between streams they say nothing.
-    return (task.deadline_ns, task.stream, task.turn, task.step)
