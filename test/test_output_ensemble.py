@@ -29,7 +29,7 @@ def timeline(decay: float = 0.5, kind: Interpolation = Interpolation.LINEAR) -> 
 
 def test_weights_fall_with_the_place_of_a_chunk_and_sum_to_one():
     curve = through(0, 25 * MS, np.zeros((2, 1)), Kinds.of([Interpolation.LINEAR]))
-    voices = [Voice(0, 1000 * MS, curve)] * 3
+    voices = [Voice(place, 0, 1000 * MS, curve) for place in (4, 5, 6)]
     share, change = weights(voices, 500 * MS, MergeConfig(Merge.ENSEMBLE, 100 * MS, 0.5))
     expected = np.exp([0.0, -0.5, -1.0])
     assert share == pytest.approx(list(expected / expected.sum()))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -53,9 +53,7 @@ class MergeConfig:
         if not -10.0 <= self.decay <= 10.0:
             raise ParameterError('ensemble_decay', 'in -10..10', self.decay)
 
-    def seam(
-        self, switch_ns: int, step_ns: int, old: Curve, new: Curve, kinds: Kinds
-    ) -> Curve | None:
+    def seam(self, old: State, new: State, step_ns: int, kinds: Kinds) -> Curve | None:
         """
         Return the offset that fades after a switch from ``old`` to ``new``; None for no fade.
 
@@ -66,14 +64,11 @@ class MergeConfig:
             mask, duration_ns = kinds.cubic, step_ns
         else:
             mask, duration_ns = ~kinds.step, self.blend_ns
-        if not mask.any():
+        apart = (old.position - new.position) * mask
+        turned = (old.velocity - new.velocity) * mask
+        if not (apart.any() or turned.any()):
             return None
-        position, velocity = old.at(switch_ns)
-        new_position, new_velocity = new.at(switch_ns)
-        offset = State(
-            switch_ns, (position - new_position) * mask, (velocity - new_velocity) * mask
-        )
-        return fading(offset, duration_ns)
+        return fading(State(old.time_ns, apart, turned), duration_ns)
 
 
 @dataclass(frozen=True)
@@ -81,13 +76,35 @@ class Voice:
     """
     One chunk's part in an ensemble.
 
+    :param place: among the chunks, counted as they come.
     :param from_ns: since when it counts.
-    :param to_ns: until when.
+    :param to_ns: until when; it fades out before that.
+    :param cut_ns: it is silent from then on, without a fade of its own; None: never.
     """
 
+    place: int
     from_ns: int
     to_ns: int
     curve: Curve
+    cut_ns: int | None = None
+
+    def sings(self, time_ns: int) -> bool:
+        """Whether it counts at an instant."""
+        ended = self.cut_ns is not None and time_ns >= self.cut_ns
+        return self.from_ns <= time_ns <= self.to_ns and not ended
+
+    def cut(self, time_ns: int) -> Voice:
+        """Return it silent from an instant on, if it is not before."""
+        return replace(self, cut_ns=time_ns if self.cut_ns is None else min(self.cut_ns, time_ns))
+
+    def uncut(self, from_ns: int, to_ns: int) -> Voice:
+        """Return it uncut if it was cut in a span of time, the end excluded."""
+        inside = self.cut_ns is not None and from_ns <= self.cut_ns < to_ns
+        return replace(self, cut_ns=None) if inside else self
+
+    def outlasts(self, time_ns: int) -> bool:
+        """Whether it counts beyond an instant."""
+        return self.to_ns > time_ns and self.cut_ns is None
 
 
 def weights(
@@ -97,13 +114,17 @@ def weights(
     Return the weight of each voice at ``time_ns``, summing to 1, and its rate of change [1/s].
 
     A voice fades in over ``blend_ns`` and out before its end, so that a chunk's coming and going
-    leaves no step. The last voice alone counts where all are silent.
+    leaves no step; the one that lasts longest has nobody to fade out to. The last voice alone
+    counts where all are silent.
     """
     raw, change = [], []
-    for place, voice in enumerate(voices):
-        rank = math.exp(-config.decay * place)
+    longest_ns = max(voice.to_ns for voice in voices)
+    for voice in voices:
+        rank = math.exp(-config.decay * (voice.place - voices[0].place))
         rise, rising = _smooth((time_ns - voice.from_ns) / config.blend_ns)
-        fall, falling = _smooth((voice.to_ns - time_ns) / config.blend_ns)
+        fall, falling = 1.0, 0.0
+        if voice.to_ns < longest_ns:
+            fall, falling = _smooth((voice.to_ns - time_ns) / config.blend_ns)
         raw.append(rank * rise * fall)
         change.append(rank * (rising * fall - rise * falling) / (config.blend_ns * NS))
     total, drift = sum(raw), sum(change)

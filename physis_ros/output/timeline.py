@@ -55,6 +55,7 @@ class Timeline:
         self._stretches: list[Stretch] = []
         self._fades: list[Fade] = []
         self._voices: list[tuple[Voice, Origin]] = []
+        self._came = 0
 
     def reconfigure(self, config: TimelineConfig) -> None:
         """Work in another way from now on; the joints and what was taken stay."""
@@ -106,19 +107,11 @@ class Timeline:
 
     def at(self, time_ns: int) -> Sample | None:
         """Return what to command at ``time_ns``, however old; None when no chunk covers it."""
-        stretch = self._covering(time_ns)
-        if stretch is None:
+        said = self._said(time_ns)
+        if said is None:
             return None
-        origin = stretch.origin.at(time_ns)
-        voices = self._singing(time_ns) if len(origin.chunks) == 1 else ()
-        if voices:
-            position, velocity = ensemble(
-                [voice for voice, _ in voices], time_ns, self.config.merge, self.config.kinds
-            )
-            for _, other in voices:
-                origin = origin.joined(other.at(time_ns))
-        else:
-            position, velocity = stretch.curve.at(time_ns)
+        state, origin = said
+        position, velocity = state.position, state.velocity
         for fade in self._fades:
             if fade.from_ns <= time_ns < fade.to_ns:
                 offset, change = fade.curve.at(time_ns)
@@ -165,6 +158,21 @@ class Timeline:
             until_ns = max(until_ns, min(stretch.to_ns, fresh_ns))
         return until_ns - now_ns
 
+    def _said(self, time_ns: int) -> tuple[State, Origin] | None:
+        """Return what the chunks say of an instant, fades left out, and what is behind it."""
+        stretch = self._covering(time_ns)
+        if stretch is None:
+            return None
+        origin = stretch.origin.at(time_ns)
+        voices = self._singing(time_ns) if len(origin.chunks) == 1 else ()
+        if not voices:
+            return State(time_ns, *stretch.curve.at(time_ns)), origin
+        for _, other in voices:
+            origin = origin.joined(other.at(time_ns))
+        merge, kinds = self.config.merge, self.config.kinds
+        mean = ensemble([voice for voice, _ in voices], time_ns, merge, kinds)
+        return State(time_ns, *mean), origin
+
     def _covering(self, time_ns: int) -> Stretch | None:
         """Return the stretch played at ``time_ns``; the later one where two touch."""
         for stretch in reversed(self._stretches):
@@ -182,19 +190,22 @@ class Timeline:
         if depth_ns is not None:
             to_ns = max(min(to_ns, now_ns + depth_ns), switch_ns)
             self._shorten(now_ns + depth_ns)
-        old = self._covering(switch_ns)
         new = Stretch(switch_ns, to_ns, curve, origin)
-        tail = [item for item in self._stretches if item.to_ns >= to_ns + chunk.dt_ns]
-        self._cut(switch_ns)
+        tail = self._tail(new)
+        # What begins at this instant is played no more, but may be so already.
+        begun = self._said(switch_ns) if switch_ns == now_ns else None
+        self._cut(new, tail)
+        old = self._said(switch_ns) or begun
         if old is None:
             self._bridge_to(new, now_ns)
-        elif self.config.merge.policy is not Merge.ENSEMBLE:
-            seam = self.config.merge.seam(switch_ns, chunk.dt_ns, old.curve, curve, kinds)
-            if seam is not None:
-                self._add_fade(seam, old.origin.at(switch_ns))
         self._stretches.append(new)
         self._keep_tail(new, tail)
-        self._add_voice(new)
+        self._add_voice(new, old is not None)
+        said = self._said(switch_ns)
+        if old is not None and said is not None:
+            seam = self.config.merge.seam(old[0], said[0], chunk.dt_ns, kinds)
+            if seam is not None:
+                self._add_fade(seam, old[1])
         return switch_ns
 
     def _switch_ns(self, chunk: ActionChunk, now_ns: int) -> int:
@@ -215,11 +226,31 @@ class Timeline:
         kept = [item for item in self._stretches if item.from_ns <= to_ns]
         self._stretches = [replace(item, to_ns=min(item.to_ns, to_ns)) for item in kept]
 
-    def _cut(self, from_ns: int) -> None:
-        """Drop everything from ``from_ns`` on."""
-        kept = [item for item in self._stretches if item.from_ns < from_ns]
-        self._stretches = [replace(item, to_ns=min(item.to_ns, from_ns)) for item in kept]
-        self._fades = [item for item in self._fades if item.from_ns < from_ns]
+    def _tail(self, new: Stretch) -> list[Stretch]:
+        """Return what is played beyond the end of ``new``."""
+        tail = [item for item in self._stretches if item.to_ns >= new.to_ns + new.origin.step_ns]
+        if self.config.merge.policy is not Merge.ENSEMBLE:
+            return tail
+        # A voice that would begin beside it, and has not, is given up.
+        return [item for item in tail if not new.from_ns <= item.from_ns < new.to_ns]
+
+    def _cut(self, new: Stretch, tail: Sequence[Stretch]) -> None:
+        """Drop everything from the beginning of ``new`` on but ``tail``, its seams and voices."""
+        kept = [item for item in self._stretches if item.from_ns < new.from_ns]
+        self._stretches = [replace(item, to_ns=min(item.to_ns, new.from_ns)) for item in kept]
+        again_ns = new.to_ns + new.origin.step_ns
+        self._fades = [
+            fade
+            for fade in self._fades
+            if fade.from_ns < new.from_ns
+            or (fade.from_ns >= again_ns and any(item.covers(fade.from_ns) for item in tail))
+        ]
+        # One that was silent from where a chunk began that is dropped goes on until there.
+        self._voices = [
+            (voice.uncut(new.from_ns, new.to_ns), origin)
+            for voice, origin in self._voices
+            if voice.from_ns <= new.from_ns or any(item.curve is voice.curve for item in tail)
+        ]
 
     def _bridge_to(self, new: Stretch, now_ns: int) -> None:
         """Join the end of the old tail to ``new`` when they are one control step apart."""
@@ -232,7 +263,8 @@ class Timeline:
 
     def _bridge(self, old: Stretch, new: Stretch) -> Stretch:
         """Return what is played between the end of ``old`` and the beginning of ``new``."""
-        first = State(old.to_ns, *old.curve.at(old.to_ns))
+        said = self._said(old.to_ns)
+        first = State(old.to_ns, *old.curve.at(old.to_ns)) if said is None else said[0]
         last = State(new.from_ns, *new.curve.at(new.from_ns))
         curve = between(first, last, self.config.kinds)
         origin = old.origin.at(old.to_ns).joined(new.origin.at(new.from_ns))
@@ -240,6 +272,12 @@ class Timeline:
 
     def _keep_tail(self, new: Stretch, tail: Sequence[Stretch]) -> None:
         """Keep what an older chunk says beyond the end of ``new``."""
+        if self.config.merge.policy is Merge.ENSEMBLE:
+            # Its voice never stopped: the new one fades out beside it.
+            self._stretches += [
+                replace(item, from_ns=max(item.from_ns, new.to_ns)) for item in tail
+            ]
+            return
         for item in tail:
             from_ns = max(item.from_ns, new.to_ns + new.origin.step_ns)
             kept = replace(item, from_ns=from_ns)
@@ -252,19 +290,32 @@ class Timeline:
         end_ns = curve.start_ns + curve.step_ns
         self._fades.append(Fade(curve.start_ns, end_ns, curve, origin))
 
-    def _add_voice(self, stretch: Stretch) -> None:
-        """Let the chunk take part in the ensemble, as long as it is fresh enough."""
+    def _add_voice(self, stretch: Stretch, joins: bool) -> None:
+        """
+        Let the chunk take part in the ensemble, as long as it is fresh enough.
+
+        :param joins: others are singing. One that has not the time left to fade out beside it is
+            silent from then on, and what that leaves is a seam.
+        """
         if self.config.merge.policy is not Merge.ENSEMBLE:
             return
         stale_ns = stretch.origin.observed_ns + self.config.gate.max_action_age_ns
         to_ns = min(stretch.to_ns, stale_ns)
-        voice = Voice(stretch.from_ns, to_ns, stretch.curve)
+        faded_ns = min(stretch.from_ns + self.config.merge.blend_ns, to_ns)
+        self._voices = [
+            (voice, origin)
+            if joins and voice.outlasts(faded_ns)
+            else (voice.cut(stretch.from_ns), origin)
+            for voice, origin in self._voices
+        ]
+        self._came += 1
+        voice = Voice(self._came, stretch.from_ns, to_ns, stretch.curve)
         self._voices.append((voice, stretch.origin))
         del self._voices[:-MOST_STRETCHES]
 
     def _singing(self, time_ns: int) -> list[tuple[Voice, Origin]]:
         """Return the voices that cover ``time_ns``, oldest first."""
-        return [item for item in self._voices if item[0].from_ns <= time_ns <= item[0].to_ns]
+        return [item for item in self._voices if item[0].sings(time_ns)]
 
     def _forget(self, now_ns: int) -> None:
         """Drop what lies in the past."""
