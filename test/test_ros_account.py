@@ -2,8 +2,8 @@
 """
 The servo's own figures and those of its recording, over everything that may happen in a run.
 
-Real nodes, a real recorder: the clock stands still, the engine is killed, the player is paused,
-the clock goes back. Every count must be the same, every quantile to the last digit.
+Real nodes, a real recorder: the clock stands still, the engine is killed, the player is paused and
+deactivated, the clock goes back. Every count must be the same, every quantile to the last digit.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import pytest
 pytest.importorskip('rclpy')
 pytest.importorskip('physis_ros.msg')
 
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
 from ros_cases import JOINTS, picture, small_weights
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import Image, JointState
@@ -108,6 +110,14 @@ class Story:
         answer = client.call_async(SetBool.Request(data=paused))
         assert self.bench.spin_until(answer.done, 10)
 
+    def change_servo(self, label: str) -> None:
+        """Ask the player for a transition."""
+        client = self.bench.probe.create_client(ChangeState, 'servo_node/change_state')
+        assert self.bench.spin_until(client.service_is_ready, 10)
+        answer = client.call_async(ChangeState.Request(transition=Transition(label=label)))
+        assert self.bench.spin_until(answer.done, 10)
+        assert answer.result().success
+
     def end(self) -> None:
         """End all, the recorder last."""
         for process in (self.servo, self.wam, self.recorder):
@@ -129,6 +139,10 @@ def test_live_and_recomputed_figures_are_the_same_to_the_last_digit(
     story.pause_servo(True)
     story.on(0.5)
     story.pause_servo(False)
+    story.plays(epoch)
+    story.change_servo('deactivate')
+    story.on(0.5)
+    story.change_servo('activate')
     story.plays(epoch)
     os.kill(story.states[-1].workers[0].pid, signal.SIGKILL)
     epoch = story.plays(epoch + 1)

@@ -30,6 +30,7 @@ SERVO_STATES = {
     PlaybackStatus.STATE_WARMING_UP: 'warming up',
     PlaybackStatus.STATE_ACTIVE: 'active',
     PlaybackStatus.STATE_STOPPING: 'stopping',
+    PlaybackStatus.STATE_UNCONFIGURED: 'unconfigured',
 }
 GOOD = 'green'
 BAD = 'bold red'
