@@ -136,6 +136,35 @@ def test_C18_several_points_with_velocities_lie_ahead_not_one_that_stops():
 
 
 @pytest.mark.parametrize('merge', list(Merge))
+def test_T5_a_feedback_that_is_late_does_not_pull_the_motion_back(merge):
+    """What goes on from the last command does not fight the way from the command to its echo."""
+    deaf, hearing = (player(merge=merge, start_blend_ns=1, hold_ns=20 * MS) for _ in range(2))
+    commands = {deaf: [], hearing: []}
+    for at_ms in range(0, 600, 5):
+        if at_ms % 100 == 0 and at_ms < 300:
+            new = chunk(
+                at_ms // 100, at_ms, 0.01 * (at_ms / 25 + np.arange(12)), observed_ms=at_ms
+            )
+            deaf.offer(new, at_ms * MS)
+            hearing.offer(new, at_ms * MS)
+        if at_ms > 0:
+            # The arm as it was 100 ms ago, off by what its controller lags behind.
+            late = commands[hearing][max(at_ms // 5 - 20, 0)].position - 0.3
+            hearing.measured(late, at_ms * MS)
+        for made, told in commands.items():
+            told.append(tick(made, at_ms))
+    plays = [command.play for command in commands[hearing]]
+    # Through seams, and down the ladder to rest.
+    assert {Play.PLAYING, Play.RAMP} <= set(plays)
+    moving = [i for i, play in enumerate(plays) if play is not Play.SILENT]
+    assert [command.play for command in commands[deaf]] == plays
+    for index in moving:
+        np.testing.assert_array_equal(
+            commands[deaf][index].position, commands[hearing][index].position
+        )
+
+
+@pytest.mark.parametrize('merge', list(Merge))
 def test_A3_upcoming_points_continue_the_last_output(merge):
     made = player(measured=0.5, merge=merge)
     made.offer(chunk(steps=np.linspace(0, 1, 16)), 0)
