@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -37,7 +36,6 @@ from physis_ros.errors import ParameterError
 _PREFIX = 'synthetic'
 _CHANNELS = 4
 _IMAGE = 8
-_LATE_AT_MOST_S = 2e-4
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,8 @@ class Sizes:
 
     :param cameras: 1, or more: then called ``eye_0``, ``eye_1``, ..
     :param depth: of a depth camera too, when 1.
-    :param stage_ms: when > 0 a block takes at least this long, sleeping, not computing.
+    :param stage_ms: when > 0 a block takes this long, sleeping instead of computing; see
+        :mod:`physis_ros.backbones.sleeping`.
     """
 
     blocks: int = 4
@@ -140,8 +139,12 @@ def open_synthetic(
 ) -> SyntheticBackbone:
     """Make the model behind a URI, with the weights of these blocks; None for all."""
     spec = synthetic_spec(uri)
-    own = range(spec.blocks) if blocks is None else blocks
-    return SyntheticBackbone(spec, Sizes.parse(uri), device, own)
+    own, sizes = range(spec.blocks) if blocks is None else blocks, Sizes.parse(uri)
+    if sizes.stage_ms:
+        from physis_ros.backbones.sleeping import SleepingBackbone
+
+        return SleepingBackbone(spec, sizes, device, own)
+    return SyntheticBackbone(spec, sizes, device, own)
 
 
 class SyntheticBackbone:
@@ -155,8 +158,7 @@ class SyntheticBackbone:
     """
 
     def __init__(self, spec: ModelSpec, sizes: Sizes, device: str, blocks: Iterable[int]) -> None:
-        self._spec, self._stage_s = spec, sizes.stage_ms / 1e3
-        self._began_s = self._late_s = 0.0
+        self._spec, self._sizes = spec, sizes
         self._seed, self._device = sizes.seed, device
         width, latent = spec.width, spec.tokens * _CHANNELS
         pixels = _IMAGE * _IMAGE * 3
@@ -204,7 +206,6 @@ class SyntheticBackbone:
         self, latent: Tensor | None, conditioning: Tensor, noise: Tensor, step: Tensor
     ) -> Tensor:
         """Mix estimate and noise as the step has it, embed beside the conditioning."""
-        self._began_s = time.monotonic()
         level = (1.0 - step / self._spec.steps).clamp(min=0.0)[:, None, None]
         mixed = noise if latent is None else (1.0 - level) * latent + level * noise
         offset = conditioning + self._w['step'][step]
@@ -212,25 +213,10 @@ class SyntheticBackbone:
 
     def block(self, index: int, hidden: Tensor, step: Tensor, kv: KvWindow) -> Tensor:
         """Attend over the window, then a two-layer perceptron; both residual."""
-        # The first block's stage began with the step's entry.
-        began_s = self._began_s if index == 0 else time.monotonic()
         weights = self._blocks[index]
         hidden = hidden + self._attend(hidden + self._w['step'][step][:, None], weights, kv)
         inner = functional.gelu(self._norm(hidden) @ weights['up'])
-        hidden = hidden + inner @ weights['down']
-        if self._stage_s:
-            self._sleep_until(began_s + self._stage_s)
-        return hidden
-
-    def _sleep_until(self, end_s: float) -> None:
-        # Aims as much too early as sleeps have been ending late, and stays awake for the rest.
-        aim_s = end_s - self._late_s
-        if aim_s > time.monotonic():
-            time.sleep(max(0.0, aim_s - time.monotonic()))
-            late_s = min(time.monotonic() - aim_s, _LATE_AT_MOST_S)
-            self._late_s += 0.1 * (late_s - self._late_s)
-        while time.monotonic() < end_s:
-            pass
+        return hidden + inner @ weights['down']
 
     def leave(self, hidden: Tensor, step: Tensor) -> Tensor:
         """Project onto the latent."""

@@ -70,10 +70,15 @@ class Compute:
 
         :param inputs: of the observation used last, each [B, *shape].
         """
-        if not self.spec.takes_prefix or PREFIX not in inputs or not inputs[PREFIX_WEIGHT].any():
+        if not self.prefixed(inputs):
             return latent
         prefix, weight = (inputs[name].to(self.device) for name in (PREFIX, PREFIX_WEIGHT))
         return self.backbone.constrain(latent, prefix, weight)
+
+    def prefixed(self, inputs: Mapping[str, Tensor]) -> bool:
+        """Tell whether an observation holds committed actions that the model takes."""
+        takes = self.spec.takes_prefix and PREFIX in inputs
+        return takes and bool(inputs[PREFIX_WEIGHT].any())
 
     def decode(self, latent: Tensor, inputs: Mapping[str, Tensor], frames: bool) -> Decoded:
         """Turn the final latent into actions and, when asked, frames."""

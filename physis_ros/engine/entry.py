@@ -16,7 +16,7 @@ from torch import Tensor
 
 from physis_ros.engine.board import Board, epoch_of
 from physis_ros.engine.compute import Compute, Row
-from physis_ros.engine.lane import Lane
+from physis_ros.engine.lane import Known, Lane
 from physis_ros.engine.noise import NoiseSource
 from physis_ros.engine.task import Task
 from physis_ros.errors import EngineError
@@ -62,14 +62,15 @@ class Entry:
         return [self._row(task, fresh) for task in batch]
 
     def look_ahead(self) -> bool:
-        """Encode what later steps will need here; return whether there was something."""
+        """Encode and draw what later steps will need here; return whether there was something."""
         wanted = {
             (stream, version)
             for stream, lane in self._lanes.items()
             if lane.enters
             for version in self._board.all_newest(stream)
         }
-        return bool(self._encode(wanted))
+        drew = [lane.noise.look_ahead(self._noise) for lane in self._lanes.values()]
+        return bool(self._encode(wanted)) or any(drew)
 
     def inputs(self, stream: int, version: int) -> dict[str, Tensor]:
         """Return an observation on the worker's device, each input [1, *shape]."""
@@ -93,31 +94,33 @@ class Entry:
                 f'overwritten while chunk {task.chunk} used it'
             )
 
-    def _row(self, task: Task, fresh: Mapping[Seen, Tensor]) -> Row:
+    def _row(self, task: Task, fresh: Mapping[Seen, Known]) -> Row:
         lane, seen = self._lanes[task.stream], (task.stream, task.observation)
-        noise = self._noise.draw(lane.name, epoch_of(task.era), task.chunk, task.step)
+        known = fresh.get(seen) or lane.known(task.observation)
+        assert known is not None, 'encoded above, or before'
+        noise = lane.noise.draw(self._noise, epoch_of(task.era), task.chunk, task.step)
         noise = noise.to(self._compute.device)
         state = task.state
         if task.commit:
             state = self._compute.backbone.witness(self.inputs(*seen))
-        elif state is not None:
+        elif state is not None and known.prefixed:
             state = self._compute.constrain(state, self._board.inputs(*seen))
-        if state is not None or seen in fresh:
+        if task.commit or known.prefixed or seen in fresh:
             self.check(task)
-        conditioning = fresh[seen] if seen in fresh else lane.conditioning(task.observation)
-        return Row(task.step, state, conditioning, noise)
+        return Row(task.step, state, known.conditioning, noise)
 
-    def _encode(self, wanted: Iterable[Seen]) -> dict[Seen, Tensor]:
+    def _encode(self, wanted: Iterable[Seen]) -> dict[Seen, Known]:
         """Encode what is not known yet, and remember what was whole to the end."""
-        pairs = [p for p in sorted(wanted) if self._lanes[p[0]].conditioning(p[1]) is None]
+        pairs = [p for p in sorted(wanted) if self._lanes[p[0]].known(p[1]) is None]
         if not pairs:
             return {}
         started_ns = time.monotonic_ns()
-        encoded = self._compute.backbone.encode(self._stacked(pairs))
-        fresh = dict(zip(pairs, encoded.split(1), strict=True))
-        for (stream, version), conditioning in fresh.items():
+        encoded = self._compute.backbone.encode(self._stacked(pairs)).split(1)
+        prefixed = [self._compute.prefixed(self._board.inputs(*pair)) for pair in pairs]
+        fresh = dict(zip(pairs, map(Known, encoded, prefixed), strict=True))
+        for (stream, version), known in fresh.items():
             if self._board.holds(stream, version):
-                self._lanes[stream].keep(version, conditioning)
+                self._lanes[stream].keep(version, known)
         self.spent_ns += time.monotonic_ns() - started_ns
         return fresh
 

@@ -1,15 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stream as one worker sees it: the KV of its stages, and conditioning already computed."""
+"""A stream as one worker sees it: the KV of its stages, and what is known ahead of its tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from torch import Tensor
 
 from physis_ros.backbones.base import ModelSpec
 from physis_ros.engine.grid import Grouping
 from physis_ros.engine.kv import KvBank, KvRing
+from physis_ros.engine.noise import NoiseAhead
+
+
+class Known(NamedTuple):
+    """
+    What a worker knows of an observation before its task comes.
+
+    :param conditioning: the model's, with a batch axis of one.
+    :param prefixed: whether it holds committed actions, to which estimates are drawn.
+    """
+
+    conditioning: Tensor
+    prefixed: bool
 
 
 class Lane:
@@ -41,7 +55,8 @@ class Lane:
         self.name, self.grouping = name, grouping
         self.enters = worker in grouping.entries
         self._keep = keep
-        self._conditioning: dict[int, Tensor] = {}
+        self.noise = NoiseAhead(name)
+        self._known: dict[int, Known] = {}
         self._rings: dict[tuple[int, int], KvRing] = {}
         mine, before = grouping.stages_of(worker), (-1, *grouping.owner)
         self.blocks = grouping.blocks_of(worker)
@@ -60,16 +75,21 @@ class Lane:
             for row, step in enumerate(steps):
                 self._rings[step, block] = rings[row if grouping.per_pass_kv else 0]
 
+    @property
+    def bytes(self) -> int:
+        """Memory of its KV [bytes]; where all passes share it, once."""
+        return sum({id(ring): ring.bytes for ring in self._rings.values()}.values())
+
     def ring(self, step: int, block: int) -> KvRing:
         """Return the KV of one stage."""
         return self._rings[step, block]
 
-    def conditioning(self, version: int) -> Tensor | None:
-        """Return the conditioning of an observation; None when it is yet to be computed."""
-        return self._conditioning.get(version)
+    def known(self, version: int) -> Known | None:
+        """Return what is known of an observation; None when it is yet to be encoded."""
+        return self._known.get(version)
 
-    def keep(self, version: int, conditioning: Tensor) -> None:
-        """Remember the conditioning of an observation; the oldest goes when there are many."""
-        self._conditioning[version] = conditioning
-        while len(self._conditioning) > self._keep:
-            del self._conditioning[next(iter(self._conditioning))]
+    def keep(self, version: int, known: Known) -> None:
+        """Remember what is known of an observation; the oldest goes when there are many."""
+        self._known[version] = known
+        while len(self._known) > self._keep:
+            del self._known[next(iter(self._known))]

@@ -28,6 +28,7 @@ from physis_ros.engine.kv import KvBatch, KvRing, KvShelf
 from physis_ros.engine.lane import Lane
 from physis_ros.engine.layout import POOL, Layout, Site
 from physis_ros.engine.mailbox import Held
+from physis_ros.engine.memory import MemoryCap
 from physis_ros.engine.message import COMMIT, FRAMES, Header, Kind
 from physis_ros.engine.noise import NoiseSource
 from physis_ros.engine.opening import Opener, Opening
@@ -57,7 +58,7 @@ class WorkerLoop:
         config = layout.config
         self._me, self._layout, self._site, self._board = me, layout, site, board
         self._grouping, self._spec, self._waiter = layout.grouping, layout.spec, waiter
-        self._device = config.device(me)
+        self._device, cap = config.device(me), MemoryCap(config, me)
         self._compute = Compute(backbone, self._device)
         self._kv = KvBatch(self._spec, config.max_batch, self._device)
         shared = self._device == 'cpu' and not layout.joint
@@ -72,11 +73,12 @@ class WorkerLoop:
         # Openings (stream, life) under way, and those of them that were closed meanwhile.
         self._opening: set[tuple[int, int]] = set()
         self._unwanted: set[tuple[int, int]] = set()
-        self._opener = Opener(backbone, self._device, layout.blocks_of(me), waiter.ring)
+        self._opener = Opener(backbone, self._device, layout.blocks_of(me), waiter.ring, cap)
         self._tasks: list[Task] = []
         self._pending: dict[int, deque[tuple[Header, tuple[Tensor, ...]]]] = {
             target: deque() for target in site.outboxes
         }
+        self._blocked = 0
         self._inboxes = list(site.inboxes.items())
         self._state, self._spans = site.states[me], site.spans[me]
         self._model_ns = self._overhead_ns = self._hold_ns = 0
@@ -119,7 +121,7 @@ class WorkerLoop:
         if not batch:
             return came or self._entry.look_ahead()
         self._overhead_ns = (time.monotonic_ns() - start_ns - self._model_ns) // len(batch)
-        return bool(self._tasks)
+        return bool(self._tasks) or any(inbox.has_mail() for _, inbox in self._inboxes)
 
     # What comes in.
 
@@ -315,14 +317,17 @@ class WorkerLoop:
         waiting = self._pending[target]
         if waiting or not self._site.outboxes[target].send(header, parts):
             waiting.append((header, parts))
+            self._blocked += 1
 
     def _flush(self) -> None:
+        if not self._blocked:
+            return
         blocked = 0
         for target, waiting in self._pending.items():
             if waiting:
                 self._flush_one(target, waiting)
                 blocked += len(waiting)
-        self._state[lay.PENDING] = blocked
+        self._state[lay.PENDING] = self._blocked = blocked
 
     def _flush_one(self, target: int, waiting: deque[tuple[Header, tuple[Tensor, ...]]]) -> None:
         now_ns = time.monotonic_ns()

@@ -132,9 +132,13 @@ class Mailbox:
 
     # Receiver's side.
 
+    def has_mail(self) -> bool:
+        """Tell whether a message waits."""
+        return self._taken != self._words[_SENT]
+
     def receive(self) -> tuple[Header, Held] | None:
         """Return the next message and the hold on its slot; None when there is none."""
-        if self._taken == self._words[_SENT]:
+        if not self.has_mail():
             return None
         slot = self._taken % self._depth
         self._taken += 1
