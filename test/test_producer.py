@@ -267,7 +267,7 @@ def test_T16_skewed_stamps_never_make_negative_times() -> None:
     assert status.skew_ns == {'camera': -100 * MS, 'joints': -100 * MS}
 
 
-def test_receive_timeline() -> None:
+def test_T4_receive_timeline() -> None:
     bench = Bench(timeline=Timeline.RECEIVE)
     bench.at(50)
     bench.producer.joints(JointReading(1, BASE + 50 * MS, ['a', 'b'], [1.0, 2.0]))

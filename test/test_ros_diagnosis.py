@@ -22,7 +22,7 @@ from trajectory_msgs.msg import JointTrajectory
 from physis_ros.output.account import Account
 from physis_ros.ros import conversions
 from physis_ros.ros.diagnostics import Level
-from physis_ros.ros.servo_diagnosis import diagnose, lately
+from physis_ros.ros.servo_diagnosis import broken, diagnose, lately
 from physis_ros.ros.servo_report import Snapshot
 from physis_ros.ros.skew import Skews, skewed
 from physis_ros.session.player_config import PlayerConfig
@@ -102,6 +102,19 @@ def test_deadlines_missed_since_the_last_report_are_told_with_their_causes() -> 
     assert lately(replace(before, due=1100, misses=5), before) == ''
     assert lately(replace(after, window=before.window + 1), before) == ''
     assert lately(after, None) == ''
+
+
+def test_A1_chunks_that_no_model_should_make_are_an_error_though_others_are_played() -> None:
+    """A model whose weights are broken gives no numbers; that is not a chunk that is late."""
+    counted = replace(FIGURES.chunks, rejected={'non_finite': 3, 'all_past': 5})
+    after = replace(FIGURES, chunks=counted)
+    words = 'broken chunks were refused since the last report: non_finite 3'
+    assert broken(after, FIGURES) == words
+    assert broken(after, after) == broken(after, None) == ''
+    for snapshot in (WELL, without_chunk(Reason.CHUNK_LATE)):
+        found = diagnose(snapshot, '', '', words)
+        assert (found.name, found.level, found.text) == ('chunks_broken', Level.ERROR, words)
+    assert diagnose(without_chunk(Reason.INACTIVE), '', '', words).level is Level.OK
 
 
 def test_T4_skew_is_the_least_age_on_receipt() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from physis_ros.output.account import PARTS
 from physis_ros.output.figures import AgeFigures, Figures
+from physis_ros.output.verdict import ChunkReject
 from physis_ros.ros.diagnostics import Condition, Level, Report
 from physis_ros.ros.servo_joints import ServoJoints
 from physis_ros.ros.servo_report import Snapshot, apart
@@ -31,6 +32,14 @@ WORDS = {
     Reason.INACTIVE: 'paused or inactive',
     **{reason: text for reason, (_, text) in UNDERRUNS.items()},
 }
+# No stream that is well makes such a chunk, and no clock is to blame.
+BROKEN = (
+    ChunkReject.NON_FINITE,
+    ChunkReject.MALFORMED,
+    ChunkReject.WRONG_WIDTH,
+    ChunkReject.WRONG_NAMES,
+    ChunkReject.WRONG_DT,
+)
 # So many of the deadlines since the last report may be missed without a word.
 FEW = 0.01
 
@@ -42,7 +51,8 @@ def report(snapshot: Snapshot, joints: ServoJoints, before: Figures | None) -> R
     :param joints: what is wrong with the joint states.
     :param before: the figures at the last report.
     """
-    condition = diagnose(snapshot, joints.trouble, lately(snapshot.figures, before))
+    missed, refused = lately(snapshot.figures, before), broken(snapshot.figures, before)
+    condition = diagnose(snapshot, joints.trouble, missed, refused)
     figures, command = snapshot.figures, snapshot.command
     values: dict[str, object] = {
         'condition': condition.name,
@@ -83,18 +93,21 @@ def ages(figures: AgeFigures) -> dict[str, object]:
     }
 
 
-def diagnose(snapshot: Snapshot, joints_trouble: str, missed: str) -> Condition:
+def diagnose(snapshot: Snapshot, joints_trouble: str, missed: str, refused: str = '') -> Condition:
     """
     Return the worst that is the matter.
 
     :param joints_trouble: what was wrong with the last joint state; empty when nothing.
     :param missed: what is to be said of the deadlines lately.
+    :param refused: what is to be said of broken chunks lately.
     """
     command = snapshot.command
     if snapshot.waits:
         return Condition('no_time', Level.WARN, snapshot.waits)
     if joints_trouble:
         return Condition('joint_states', Level.ERROR, f'joint_states: {joints_trouble}')
+    if refused and command.reason is not Reason.INACTIVE:
+        return Condition('chunks_broken', Level.ERROR, refused)
     if command.play is not Play.PLAYING:
         if command.reason is Reason.INACTIVE:
             return Condition(command.reason.value, Level.OK, snapshot.halt.value)
@@ -128,3 +141,16 @@ def lately(figures: Figures, before: Figures | None) -> str:
     }
     words = ', '.join(f'{cause} {count}' for cause, count in causes.items())
     return f'{missed} of {due} deadlines missed since the last report: {words}'
+
+
+def broken(figures: Figures, before: Figures | None) -> str:
+    """Say which chunks were refused since ``before`` as no model should make them."""
+    if before is None or before.window != figures.window:
+        return ''
+    known = before.chunks.rejected
+    found = {
+        reason.value: figures.chunks.rejected.get(reason.value, 0) - known.get(reason.value, 0)
+        for reason in BROKEN
+    }
+    words = ', '.join(f'{reason} {count}' for reason, count in found.items() if count > 0)
+    return f'broken chunks were refused since the last report: {words}' if words else ''
