@@ -12,6 +12,7 @@ from output_cases import MS, PLAIN, chunk, player, run, tick
 from physis_ros.errors import ParameterError
 from physis_ros.output.limits import JointLimit
 from physis_ros.output.merge import Merge
+from physis_ros.output.verdict import ChunkReject
 from physis_ros.session.player import Player
 from physis_ros.types import Play, Reason
 
@@ -105,3 +106,44 @@ def test_a_change_of_nothing_changes_no_command():
     change(changed)
     for before, after in zip(run(plain, 105, 300), run(changed, 105, 300), strict=True):
         np.testing.assert_allclose(after.position, before.position, atol=1e-12)
+
+
+def test_bounds_of_what_comes_hold_from_the_next_chunk():
+    made = player(max_action_age_ns=5000 * MS, **PLAIN)
+    line = np.zeros(60)
+    assert made.offer(chunk(0, 1500, line, observed_ms=0), 0).accepted
+    change(made, far_future_ns=1000 * MS, skew_ns=30 * MS)
+    assert made.offer(chunk(1, 1001, line), 0).reject is ChunkReject.FAR_FUTURE
+    assert made.offer(chunk(1, 0, line, observed_ms=31), 0).reject is ChunkReject.FUTURE_INPUT
+    assert made.offer(chunk(1, 0, line, observed_ms=30), 0).accepted
+    change(made, depth_ns=150 * MS)
+    # What the first one says beyond its end is kept.
+    assert made.depth_ns(0) == 2975 * MS
+    assert made.offer(chunk(2, 0, line, observed_ms=0), 0).accepted
+    assert made.depth_ns(0) == 150 * MS
+
+
+def test_waiting_is_as_long_as_was_set_last():
+    made = player(**PLAIN)
+    made.offer(chunk(), 0)
+    run(made, 0, 100)
+    assert tick(made, 300).reason is Reason.CHUNK_LATE
+    change(made, chunk_timeout_ns=200 * MS)
+    assert tick(made, 305).reason is Reason.NO_CHUNK
+    run(made, 310, 1000)
+    made.measured(np.full(2, 0.5), 900 * MS)
+    change(made, state_age_ns=50 * MS)
+    # Too old by now: it goes on from the last command.
+    made.offer(chunk(1, 1005, np.full(16, 0.5), observed_ms=1000), 1000 * MS)
+    assert tick(made, 1005).position[0] > 2.9
+
+
+def test_an_ensemble_weighs_by_the_decay_that_was_set_last():
+    made = player(merge=Merge.ENSEMBLE, interpolation=PLAIN['interpolation'], blend_ns=20 * MS)
+    made.offer(chunk(0, 0, np.zeros(20)), 0)
+    made.offer(chunk(1, 0, np.ones(20)), 0)
+    assert run(made, 0, 350)[-1].position[0] == pytest.approx(1 / (1 + np.exp(0.01)))
+    change(made, ensemble_decay=-2.0, start_blend_ns=20 * MS)
+    told = [command.position[0] for command in run(made, 355, 400)]
+    assert np.abs(np.diff(told)).max() < 0.15
+    assert told[-1] == pytest.approx(np.exp(2.0) / (1 + np.exp(2.0)))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from physis_ros.errors import ParameterError
@@ -105,13 +106,21 @@ class ServoConfig:
         (), 'Joints that move in straight lines from step to step.'
     )
     lower: tuple[float, ...] = parameter(
-        (), 'Least position of each joint [rad or m]; leave out for no limits.', dynamic=True
+        (),
+        'Least position of each joint [rad or m]; -.inf for one without, leave out for no limits.',
+        dynamic=True,
     )
     upper: tuple[float, ...] = parameter(
-        (), 'Greatest position of each joint [rad or m]; leave out for no limits.', dynamic=True
+        (),
+        'Greatest position of each joint [rad or m]; .inf for one without, leave out for no '
+        'limits.',
+        dynamic=True,
     )
     velocity: tuple[float, ...] = parameter(
-        (), 'Greatest speed of each joint [rad/s or m/s]; leave out for no limits.', dynamic=True
+        (),
+        'Greatest speed of each joint [rad/s or m/s]; .inf for one without, such as a stepped '
+        'gripper; leave out for no limits.',
+        dynamic=True,
     )
     acceleration: tuple[float, ...] = parameter(
         (),
@@ -310,6 +319,8 @@ class ServoConfig:
         return Interpolation(self.interpolation)
 
     def _limit(self, index: int) -> JointLimit:
-        """Return one joint's limits."""
+        """Return one joint's limits; an infinite one is none."""
         given = {name: getattr(self, name) for name in LIMITS}
-        return JointLimit(**{name: values[index] for name, values in given.items() if values})
+        limits = {name: values[index] for name, values in given.items() if values}
+        none = {name: -math.inf if name == 'lower' else math.inf for name in limits}
+        return JointLimit(**{name: limits[name] for name in limits if limits[name] != none[name]})
