@@ -9,7 +9,7 @@ import pytest
 
 from physis_ros.backbones.synthetic import open_synthetic, synthetic_spec
 from physis_ros.engine.handover import Handover
-from physis_ros.engine.measure import Effort, begin_profile, measure_profile, rounds
+from physis_ros.engine.measure import Effort, Round, begin_profile, measure_profile, rounds, timing
 from physis_ros.engine.profile import Profile
 from physis_ros.engine.weights import Weights, held_bytes, weigh
 from physis_ros.errors import ParameterError
@@ -17,13 +17,12 @@ from physis_ros.errors import ParameterError
 MODEL = 'synthetic:blocks=3,steps=2,tokens=4,width=8,heads=2,window=1'
 BLOCK_BYTES = 4 * (8 * 24 + 8 * 8 + 8 * 32 + 32 * 8)
 EFFORT = Effort((1, 2), 2)
+HANDOVER = Handover(task_s=1e-5, hop_s=2e-5, deliver_s=3e-5, turn_s=4e-5, crowding=1.1)
 
 
 def begun(model: str = MODEL) -> Profile:
     """Return a profile without timings."""
-    return begin_profile(
-        synthetic_spec(model), Weights((1, 2, 3), 4), Handover(1e-5, 2e-5, 1.1), effort=EFFORT
-    )
+    return begin_profile(synthetic_spec(model), Weights((1, 2, 3), 4), HANDOVER, effort=EFFORT)
 
 
 def test_weights_are_counted_in_the_model() -> None:
@@ -45,8 +44,19 @@ def test_a_profile_holds_every_kind_batch_and_length() -> None:
     assert {t.samples for t in found.timings} == {2}
     window_bytes = 2 * 2 * 4 * 8 * 4
     assert (found.sizes.kv, found.sizes.hidden, found.sizes.latent) == (window_bytes, 128, 64)
-    assert (found.task_s, found.hop_s, found.crowding) == (1e-5, 2e-5, 1.1)
+    assert Handover(*(getattr(found, name) for name in vars(HANDOVER))) == HANDOVER
+    assert all(t.p50_s <= t.chunk_s * 2 for t in found.timings)
     assert found.cost().curves[0].limit == 2
+
+
+def test_a_chunk_takes_the_sum_of_its_means() -> None:
+    """The median over chunks: an outlier spoils one of them, skew counts; a rest is no chunk."""
+    round_, spec = Round(1, 1), synthetic_spec(MODEL)
+    assert [round_.times(spec, kind) for kind in ('first', 'inner', 'encode')] == [2, 2, 1]
+    assert Round(1, 1).times(synthetic_spec('synthetic:blocks=6,steps=4'), 'inner') == 16
+    found = timing('inner', round_, [1.0, 3.0, 1.0, 2.0, 1.0, 99.0, 500.0], each=2)
+    assert (found.p50_s, found.chunk_s, found.samples) == (2.0, 2.0, 7)
+    assert timing('inner', round_, [1.0, 3.0], each=16).chunk_s == 2.0
 
 
 def test_clean_passes_share_their_window() -> None:

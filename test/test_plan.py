@@ -33,15 +33,22 @@ SPEC = ModelSpec(
 )  # fmt: skip
 
 
+def _timing(kind: str, batch: int, chunks: int, ms: float) -> Timing:
+    return Timing(kind, batch, chunks, ms / 1e3, 2 * ms / 1e3, 10, 1.5 * ms / 1e3)
+
+
 def profile() -> Profile:
     """Make a profile with round numbers."""
     timings = [
-        Timing(kind, batch, chunks, 0.001 * batch * chunks, 0.002 * batch * chunks, 10)
+        _timing(kind, batch, chunks, batch * chunks)
         for kind in ('first', 'inner', 'last')
         for batch in (1, 2, 4)
         for chunks in (1, 2)
     ]
-    ends = [Timing('encode', 1, 1, 0.003, 0.004, 10), Timing('decode', 1, 1, 0.005, 0.006, 10)]
+    ends = [
+        Timing('encode', 1, 1, 0.003, 0.004, 10, 0.0035),
+        Timing('decode', 1, 1, 0.005, 0.006, 10, 0.0055),
+    ]
     sizes = Sizes((10, 20, 30), 7, 128, 20, 100, 200)
     return Profile(
         'tiny', spec_hash(SPEC), 'cpu', {'torch': '2'}, 2, 3, sizes, (*timings, *ends), 1e-5, 1e9
@@ -108,7 +115,7 @@ def test_foreign_and_old_profiles_are_refused() -> None:
 @pytest.mark.parametrize(
     ('change', 'message'),
     [
-        ({'format': 0}, 'must have format 1, got 0'),
+        ({'format': 0}, 'must have format 2, got 0'),
         ({'timings': [{'kind': 'first'}]}, 'is damaged'),
         ({'blocks': 4}, 'for 4 blocks, got 3'),
     ],
@@ -164,6 +171,35 @@ def test_every_device_that_enters_a_step_encodes() -> None:
         plan = predict(model, pool(2), Targets(max_batch=1), grouping, 1)
         assert plan is not None
         assert plan.period_s == pytest.approx(period_s)
+
+
+def test_whoever_waits_encodes_ahead() -> None:
+    """A chunk waits for the first encoding only; the second takes time of its device as ever."""
+    model = replace(cost(), entry_s=0.006)
+    for slo_s in (0.0, 0.2):
+        targets = Targets(max_batch=1, slo_s=slo_s)
+        plan = predict(model, pool(2), targets, Grouping('step', 2, 1), 1)
+        assert plan is not None
+        assert (plan.response_s, plan.usual_response_s) == pytest.approx((0.102, 0.102))
+        assert (plan.period_s, plan.device_s) == pytest.approx((0.054, 0.108), rel=0.01)
+
+
+def test_a_result_goes_out_before_the_next_chunk_comes_in() -> None:
+    """One chunk in flight: the period is its response and what the pool needs in between."""
+    model = replace(cost(), deliver_s=0.002, turn_s=0.003)
+    hops = replace(pool(1), hop_s=0.001)
+    plan = predict(model, hops, Targets(max_batch=1), Grouping('serial', 1, 1), 1)
+    assert plan is not None
+    assert (plan.period_s, plan.response_s) == pytest.approx((0.102, 0.099))
+
+
+def test_the_usual_response_is_that_of_most_chunks() -> None:
+    """Rows come together in turns: the longest is more than the median. Deadlines part none."""
+    model = replace(cost(0.002, 0.002), entry_s=0.006)
+    target = Targets(max_batch=4, slo_s=0.07)
+    plan = predict(model, pool(1), target, Grouping('serial', 1, 1), 4)
+    assert plan is not None
+    assert 0.102 < plan.usual_response_s < plan.response_s < plan.allowed_s
 
 
 def test_a_chunk_hops_in_and_out() -> None:

@@ -263,11 +263,11 @@ def test_a_killed_worker_is_told_on_every_stream_and_all_of_them_go_on(bench: An
 def profile(path: Path) -> Path:
     """Write what the model costs: twelve stages of 5 ms a chunk."""
     timings = tuple(
-        Timing(kind, 1, chunks, 0.005, 0.005, 10)
+        Timing(kind, 1, chunks, 0.005, 0.005, 10, 0.005)
         for kind in ('first', 'inner', 'last')
         for chunks in range(1, SPEC.window + SPEC.sink + 2)
     )
-    ends = (Timing('encode', 1, 1, 1e-6, 1e-6, 10), Timing('decode', 1, 1, 1e-6, 1e-6, 10))
+    ends = tuple(Timing(kind, 1, 1, 1e-6, 1e-6, 10, 1e-6) for kind in ('encode', 'decode'))
     sizes = Sizes((10,) * SPEC.blocks, 7, 128, 20, 100, 200)
     made = Profile(
         SPEC.name, spec_hash(SPEC), device_name('cpu'), versions(), SPEC.steps, SPEC.blocks,

@@ -111,10 +111,13 @@ def described(made: Profile) -> str:
         f'  activations {sizes.activations / mb:.2f} MB, workspace {sizes.workspace / mb:.2f} MB',
         f'  hop {made.hop_s * 1e6:.0f} us + {made.hop_bytes_per_s / 1e9:.1f} GB/s, engine '
         f'{made.task_s * 1e6:.0f} us a task, {made.crowding:.2f} x the time beside a neighbour',
-        f'  {"kind":8}{"batch":>6}{"KV":>4}{"p50 ms":>10}{"p99 ms":>10}',
+        f'  result out after {(made.deliver_s or made.hop_s) * 1e6:.0f} us, the next chunk in '
+        f'after {made.turn_s * 1e6:.0f} us more',
+        f'  {"kind":8}{"batch":>6}{"KV":>4}{"p50 ms":>10}{"chunk ms":>10}{"p99 ms":>10}',
     ]
     lines += [
-        f'  {t.kind:8}{t.batch:6}{t.kv_chunks:4}{t.p50_s * 1e3:10.3f}{t.p99_s * 1e3:10.3f}'
+        f'  {t.kind:8}{t.batch:6}{t.kv_chunks:4}{t.p50_s * 1e3:10.3f}{t.chunk_s * 1e3:10.3f}'
+        f'{t.p99_s * 1e3:10.3f}'
         for t in made.timings
     ]
     return '\n'.join(lines)

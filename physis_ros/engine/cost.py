@@ -78,6 +78,8 @@ class ModelCost:
     :param mailbox_depth: receive slots for each hop between two devices.
     :param overlaps: whether a chunk may enter before its predecessor is out.
     :param crowding: time of a batch while other devices of the node compute, over time alone.
+    :param deliver_s: a result's way from its device to whoever collects it; None: that of a hop.
+    :param turn_s: from a chunk's delivery to the entry of one that waited for its place.
     """
 
     name: str
@@ -92,6 +94,8 @@ class ModelCost:
     mailbox_depth: int = 2
     overlaps: bool = True
     crowding: float = 1.0
+    deliver_s: float | None = None
+    turn_s: float = 0.0
 
     def __post_init__(self) -> None:
         """

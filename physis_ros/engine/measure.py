@@ -9,7 +9,7 @@ given out after each round. Needs the model with all its blocks.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -20,7 +20,7 @@ from physis_ros.backbones.base import Backbone, KvRule, ModelSpec
 from physis_ros.engine.handover import Handover
 from physis_ros.engine.kv import KvRing
 from physis_ros.engine.profile import Profile, Sizes, Timing, spec_hash
-from physis_ros.engine.sweep import Sweeper, kinds
+from physis_ros.engine.sweep import Sweeper, kind_of, kinds
 from physis_ros.engine.weights import Weights
 from physis_ros.errors import ParameterError
 
@@ -36,7 +36,7 @@ class Effort:
     :param samples: sweeps over all blocks for each batch size and KV length.
     """
 
-    batches: tuple[int, ...] = (1, 2, 4, 8)
+    batches: tuple[int, ...] = (1, 2, 3, 4, 6, 8)
     samples: int = 100
 
     def __post_init__(self) -> None:
@@ -66,6 +66,11 @@ class Round:
     def kinds(self, spec: ModelSpec) -> list[str]:
         """Return the kinds of timings it gives."""
         return kinds(spec) if self.batch else ['encode', 'decode']
+
+    def times(self, spec: ModelSpec, kind: str) -> int:
+        """Return how many times one chunk needs a kind."""
+        found = [kind_of(spec, block) for block in range(spec.blocks)].count(kind)
+        return max(1, found * spec.passes)
 
 
 def rounds(spec: ModelSpec, effort: Effort) -> list[Round]:
@@ -106,6 +111,8 @@ def begin_profile(
         hop_s=handover.hop_s,
         hop_bytes_per_s=_copy_rate(),
         task_s=handover.task_s,
+        deliver_s=handover.deliver_s,
+        turn_s=handover.turn_s,
         crowding=handover.crowding,
         kv_rule=spec.kv_rule.value,
         wanted=sum(len(round_.kinds(spec)) for round_ in rounds(spec, effort)),
@@ -160,8 +167,10 @@ def measure_profile(
             wanted = [(kind, *_key(round_)) for kind in round_.kinds(spec)]
             if any(key not in have for key in wanted):
                 seconds = _measure(sweeper, round_, effort.samples)
-                have |= {(kind, *_key(round_)): _timing(kind, round_, seconds[kind])
-                         for kind in seconds}  # fmt: skip
+                for kind, found in seconds.items():
+                    each = round_.times(spec, kind)
+                    made = timing(kind, round_, found, each)
+                    have[kind, made.batch, made.kv_chunks] = made
             profile = replace(profile, timings=tuple(have.values()))
             progress(profile)
     return _with_workspace(profile, device)
@@ -177,9 +186,18 @@ def _measure(sweeper: Sweeper, round_: Round, samples: int) -> dict[str, list[fl
     return sweeper.sweep(round_.batch, round_.kv_chunks, samples)
 
 
-def _timing(kind: str, round_: Round, seconds: list[float]) -> Timing:
+def timing(kind: str, round_: Round, seconds: Sequence[float], each: int) -> Timing:
+    """
+    Sum up what was measured.
+
+    :param each: how many times one chunk needs it.
+    """
     p50_s, p99_s = (float(q) for q in np.quantile(seconds, (0.5, 0.99)))
-    return Timing(kind, *_key(round_), p50_s, p99_s, len(seconds))
+    chunks = [seconds[at : at + each] for at in range(0, len(seconds), each)]
+    # What is left over at the end is no whole chunk, unless it is all there is.
+    whole = [chunk for chunk in chunks if len(chunk) == each] or chunks
+    chunk_s = float(np.median([np.mean(chunk) for chunk in whole]))
+    return Timing(kind, *_key(round_), p50_s, p99_s, len(seconds), chunk_s)
 
 
 def _sizes(spec: ModelSpec, weights: Weights, device: str, rows: int) -> Sizes:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from statistics import median
 
 from physis_ros.engine.cost import ModelCost
 from physis_ros.engine.demand import Demand, demand
@@ -67,7 +68,9 @@ class Plan:
     :param hosts: for each stream the device of each stage, in chain order.
     :param max_batch: most rows of one batch.
     :param period_s: steady interval between chunks of one stream.
-    :param response_s: from entry to output at that period.
+    :param response_s: longest time from entry to output at that period.
+    :param usual_response_s: the median of that time.
+    :param allowed_s: from a chunk's entry to its deadline, by which batches were formed.
     :param worst_age_s: of an action at its effect: observation, response and the period it plays.
     :param bytes: used on each device.
     :param device_s: device time for each chunk.
@@ -79,6 +82,8 @@ class Plan:
     max_batch: int
     period_s: float
     response_s: float
+    usual_response_s: float
+    allowed_s: float
     worst_age_s: float
     bytes: tuple[int, ...]
     device_s: float
@@ -152,7 +157,8 @@ def predict(
     pace_s = max(targets.slo_s, tightest)
     paced, spent_s = _run(model, pool, targets, hosts, max_batch, pace_s)
     settled = [out for stream in paced for out in stream.outputs[_SETTLE:]]
-    response_s = max(out.out_ns - out.enter_ns for out in settled) / S
+    responses_s = [(out.out_ns - out.enter_ns) / S for out in settled]
+    response_s = max(responses_s)
     wait_s = targets.sensor_s + response_s
     used = len({host for stream in hosts for host in stream})
     on_time = targets.streams if not targets.slo_s or tightest <= targets.slo_s else 0
@@ -162,6 +168,8 @@ def predict(
         max_batch=max_batch,
         period_s=tightest,
         response_s=response_s,
+        usual_response_s=median(responses_s),
+        allowed_s=paced[0].allowed_ns / S,
         worst_age_s=wait_s + pace_s,
         bytes=tuple(int(b) for b in ledger.used),
         device_s=spent_s,
@@ -310,11 +318,13 @@ def _run(
             if nodes[pool.devices[host].node] > 1:
                 virtual.slow_down(host, model.crowding)
     serial_s = model.serial_s / min(device.speed for device in pool.devices)
-    longest_s = serial_s * targets.streams + pool.hop_s * model.stages
+    most = in_flight(model, hosts[0], max_batch)
+    # As if whatever may be in the pipe were done one after the other: no deadline but that of the
+    # order keeps rows apart, as in a node, which allows a chunk what chunks have taken so far.
+    longest_s = serial_s * targets.streams * most + pool.hop_s * model.stages
     streams = [
         virtual.open(
-            f's{i}', model, stages, pace_s or longest_s * 1e-6,
-            in_flight(model, stages, max_batch), longest_s,
+            f's{i}', model, stages, pace_s or longest_s * 1e-6, most, longest_s,
             phase_s=pace_s * i / len(hosts),
         )
         for i, stages in enumerate(hosts)

@@ -22,7 +22,7 @@ from physis_ros.errors import ParameterError, PlanError
 if TYPE_CHECKING:
     from physis_ros.backbones.base import ModelSpec
 
-FORMAT = 1
+FORMAT = 2
 KINDS = ('first', 'inner', 'last', 'encode', 'decode')
 
 
@@ -36,6 +36,9 @@ class Timing:
     :param batch: rows.
     :param kv_chunks: chunks in the KV window, own one included.
     :param samples: measurements behind it.
+    :param chunk_s: its share of a chunk: the median over chunks of the mean over all times that
+        one chunk needs this piece. What a chunk takes is the sum of these, not of medians: times
+        are skewed, and their skew adds up.
     """
 
     kind: str
@@ -44,6 +47,7 @@ class Timing:
     p50_s: float
     p99_s: float
     samples: int
+    chunk_s: float
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,8 @@ class Profile:
     :param hop_s: handing one message over, beyond its bytes.
     :param hop_bytes_per_s: of a hop's bytes.
     :param task_s: the engine's own time for each task, part of all times that :meth:`curve` gives.
+    :param deliver_s: a result's way from its worker to whoever collects it.
+    :param turn_s: from a chunk's delivery to the entry of one that waited for its place.
     :param crowding: time of a stage beside a busy neighbour on the same machine over time alone.
     :param kv_rule: what a chunk reads of its predecessors; ``clean`` lets no two chunks overlap.
     :param wanted: timings that make it whole.
@@ -99,6 +105,8 @@ class Profile:
     hop_s: float
     hop_bytes_per_s: float
     task_s: float = 0.0
+    deliver_s: float | None = None
+    turn_s: float = 0.0
     crowding: float = 1.0
     kv_rule: str = 'same_step'
     wanted: int = 0
@@ -114,13 +122,14 @@ class Profile:
 
         Batches between the measured ones lie on the straight line between them.
 
+        :param quantile: ``p50`` or ``p99`` of single times, or ``chunk``: :attr:`Timing.chunk_s`.
         :raises PlanError: when the kind was not measured.
         """
         times_s = _filled(self._points(kind, quantile))
         return BatchCurve(tuple(t + self.task_s * n for n, t in enumerate(times_s, start=1)))
 
     def cost(self, quantile: str = 'p99') -> ModelCost:
-        """Return what plans and admission need; p99 unless told otherwise."""
+        """Return what plans and admission need; p99 unless told otherwise, see :meth:`curve`."""
         inner = 'inner' if self.blocks > 2 else 'first'
         kinds = ['first', *[inner] * (self.blocks - 2), 'last'][: self.blocks]
         return ModelCost(
@@ -135,6 +144,8 @@ class Profile:
             exit_s=self._points('decode', quantile).get(1, 0.0),
             overlaps=self.kv_rule == 'same_step',
             crowding=self.crowding,
+            deliver_s=self.deliver_s,
+            turn_s=self.turn_s,
         )
 
     def _points(self, kind: str, quantile: str) -> dict[int, float]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
-from physis_ros.engine.token import BEAT, END, Lap, Token
+from physis_ros.engine.token import BEAT, END, LOOK, Lap, Token
 
 if TYPE_CHECKING:
     from physis_ros.engine.virtual import VirtualPool
@@ -88,12 +88,12 @@ def _state(pool: VirtualPool, now_ns: int) -> _State:
 def _task(token: Token, now_ns: int) -> _State:
     return (
         token.owner.next_chunk - token.chunk, token.at, token.deadline_ns - now_ns,
-        token.beat_ns - now_ns, token.created_ns - now_ns, token.seen_ns - now_ns,
+        token.beat_ns - now_ns, token.created_ns - now_ns, token.seen_ns - now_ns, token.ahead,
     )  # fmt: skip
 
 
 def _event(after_ns: int, kind: int, what: Any) -> _State:
-    if kind == BEAT:
+    if kind in (BEAT, LOOK):
         return after_ns, kind, what.index
     return after_ns, kind, _name(what)
 

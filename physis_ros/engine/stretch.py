@@ -130,7 +130,7 @@ def _spent_s(batch: Sequence[Token], stages: int) -> list[float]:
     leader, rows = batch[0], len(batch)
     spent_s = leader.owner.chain_s(rows)[leader.at : leader.at + stages]
     for token in batch:
-        extra_s = token.owner.extra_s
+        extra_s = token.extra_s
         if extra_s:
             for ahead in range(stages):
                 spent_s[ahead] += extra_s.get(token.at + ahead, 0.0)

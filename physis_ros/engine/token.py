@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,8 +18,9 @@ from physis_ros.types import FloatArray
 
 S = 1_000_000_000
 
-# Kinds of events: a stream's beat, a task at a stage, a batch's end, a chunk that is out.
-BEAT, ARRIVE, END, DELIVER = range(4)
+# Kinds of events: a stream's beat, a task at a stage, a batch's end, a chunk that is out, a device
+# told of an observation that it will need.
+BEAT, ARRIVE, END, DELIVER, LOOK = range(5)
 # Virtual nanoseconds, a number that keeps the order of one instant, kind, what it is about.
 Event = tuple[int, int, int, Any]
 
@@ -56,12 +57,15 @@ class Token(Task):
     """
     A task of a virtual stream.
 
+    ``extra_s`` is what its stages do beside their block, ``ahead`` the devices that may still
+    encode its observation before it comes to them.
+
     :param owner: the stream.
     :param beat_ns: the beat it entered for.
     :param seen_ns: when its observation was taken.
     """
 
-    __slots__ = ('at', 'beat_ns', 'left', 'owner', 'seen_ns')
+    __slots__ = ('ahead', 'at', 'beat_ns', 'extra_s', 'left', 'owner', 'seen_ns')
 
     def __init__(self, owner: VirtualStream, chunk: int, now_ns: int, seen_ns: int) -> None:
         super().__init__(
@@ -71,6 +75,7 @@ class Token(Task):
         self.owner, self.beat_ns, self.seen_ns = owner, owner.beat_ns, seen_ns
         # The stage it is at or on its way to, in chain order, and how many are left with it.
         self.at, self.left = 0, owner.model.stages
+        self.extra_s, self.ahead = owner.extra_s, owner.ahead
 
     def advance(self) -> None:
         """Go on to the next stage."""
@@ -78,6 +83,16 @@ class Token(Task):
         self.left -= 1
         if self.left:
             self.step, self.block = self.owner.steps[self.at], self.owner.blocks[self.at]
+
+    def comes_to(self, device: int) -> bool:
+        """Tell whether a device has yet to encode its observation, and can do so ahead."""
+        return device in self.ahead and self.at <= self.owner.entries[device]
+
+    def encoded(self, device: int) -> None:
+        """Note that a device has encoded its observation ahead."""
+        stage = self.owner.entries[device]
+        self.extra_s = {**self.extra_s, stage: self.extra_s[stage] - self.owner.model.entry_s}
+        self.ahead = tuple(other for other in self.ahead if other != device)
 
     def shift(self, span_ns: int, chunks: int) -> None:
         """Take the place of the task so much later."""
@@ -122,7 +137,14 @@ class VirtualStream:
         self.blocks = tuple(first_block + s % model.blocks for s in range(model.stages))
         tables = {curve: _times_s(curve, rows) for curve in set(model.curves)}
         self.times_s = [tables[curve] for curve in model.curves]
-        self.extra_s = _extra_s(model, hosts)
+        # The first stage of a step on each device that begins one: there it encodes, unless it
+        # did so ahead, having nothing to run. The first device gets chunk and observation at once.
+        self.entries: dict[int, int] = {}
+        for stage in range(0, model.stages, model.blocks):
+            self.entries.setdefault(hosts[stage], stage)
+        self.ahead = tuple(self.entries)[1:] if model.entry_s else ()
+        self.extra_s = _extra_s(model, self.entries.values())
+        self.turn_ns = round(model.turn_s * S)
         # Stages on each device, and the time of them all, by rows of the batch each is in.
         self.held = Counter(hosts)
         # Stages from each one on, itself included, that follow on the same device.
@@ -189,6 +211,7 @@ class VirtualDevice:
     :param ends: when the stage that runs will be done, and those that will follow undisturbed.
     :param reach: how many those may be at most.
     :param draws: factors on the times of its batches; None: always 1.
+    :param coming: tasks whose observation it may encode ahead.
     """
 
     index: int
@@ -205,6 +228,7 @@ class VirtualDevice:
     ends: list[int] = field(default_factory=list)
     reach: int = 1
     draws: Draws | None = None
+    coming: list[Token] = field(default_factory=list)
 
 
 def _times_s(curve: BatchCurve, rows: int) -> list[float]:
@@ -224,12 +248,9 @@ def _runs(hosts: Sequence[int]) -> list[int]:
     return runs
 
 
-def _extra_s(model: ModelCost, hosts: Sequence[int]) -> dict[int, float]:
+def _extra_s(model: ModelCost, entries: Iterable[int]) -> dict[int, float]:
     """Return what stages do beside their block: encode, where a device enters a step; decode."""
-    first: dict[int, int] = {}
-    for stage in range(0, model.stages, model.blocks):
-        first.setdefault(hosts[stage], stage)
-    extra_s = dict.fromkeys(first.values(), model.entry_s) if model.entry_s else {}
+    extra_s = dict.fromkeys(entries, model.entry_s) if model.entry_s else {}
     if model.exit_s:
         last = model.stages - 1
         extra_s[last] = extra_s.get(last, 0.0) + model.exit_s

@@ -28,6 +28,7 @@ from physis_ros.engine.token import (
     BEAT,
     DELIVER,
     END,
+    LOOK,
     Event,
     Output,
     S,
@@ -72,7 +73,7 @@ class VirtualPool:
         self._blocks: dict[str, int] = {}
         # Devices that something came to at this very instant.
         self._woken: list[VirtualDevice] = []
-        self._handlers = (self._beat, self._arrive, self._end, self._deliver)
+        self._handlers = (self._beat, self._arrive, self._end, self._deliver, self._look)
 
     def run(self, until_ns: int, skip: bool = False) -> None:
         """
@@ -122,9 +123,10 @@ class VirtualPool:
                                    else model.latent_bytes) * S)
             for n, (a, b) in enumerate(pairwise(hosts), start=1)
         )  # fmt: skip
+        out_ns = self._hop_ns if model.deliver_s is None else round(model.deliver_s * S)
         stream = VirtualStream(
             name, self._opened, model, tuple(hosts), round(period_s * S), in_flight,
-            round(allowed_s * S), self.now_ns, blocks, (*wires_ns, self._hop_ns), self._limit,
+            round(allowed_s * S), self.now_ns, blocks, (*wires_ns, out_ns), self._limit,
         )  # fmt: skip
         self._opened += 1
         self.streams[name] = stream
@@ -192,6 +194,10 @@ class VirtualPool:
             self._at(now_ns + self._hop_ns, ARRIVE, token)
         else:
             self._arrive(token)
+        for index in stream.ahead:
+            device = self.devices[index]
+            device.coming = [*(t for t in device.coming if t.comes_to(index)), token]
+            self._at(now_ns + self._hop_ns, LOOK, device)
 
     # Stages.
 
@@ -209,10 +215,29 @@ class VirtualPool:
             device.running = True
             self._woken.append(device)
 
+    def _look(self, device: VirtualDevice) -> None:
+        if not device.running and not device.lost:
+            device.running = True
+            self._woken.append(device)
+
+    def _encode_ahead(self, device: VirtualDevice) -> bool:
+        """Begin what later steps will need here, there being nothing to run; False: nothing."""
+        coming = [t for t in device.coming if t.owner.alive and t.comes_to(device.index)]
+        device.coming = []
+        if not coming:
+            return False
+        seconds = sum(token.owner.model.entry_s for token in coming)
+        for token in coming:
+            token.encoded(device.index)
+        device.ends = [self.now_ns + round(seconds * device.slow / device.speed * S)]
+        device.busy_ns += device.ends[0] - self.now_ns
+        self._at(device.ends[0], END, device)
+        return True
+
     def _launch(self, device: VirtualDevice) -> None:
         ready = device.ready
         if not ready or device.lost:
-            device.running = False
+            device.running = not device.lost and self._encode_ahead(device)
             return
         expected_ns = device.expected_ns.__getitem__
         batch = cast(
@@ -240,7 +265,7 @@ class VirtualPool:
                 if token.owner.alive:
                     self._hand_on(token)
         device.batch = []
-        if device.ready:
+        if device.ready or device.coming:
             self._woken.append(device)
         else:
             device.running = False
@@ -272,5 +297,9 @@ class VirtualPool:
         stream.outputs.append(
             Output(token.chunk, token.beat_ns, token.created_ns, token.seen_ns, self.now_ns)
         )
-        if self.now_ns >= stream.beat_ns:
+        if self.now_ns < stream.beat_ns:
+            return
+        if stream.turn_ns:
+            self._at(self.now_ns + stream.turn_ns, BEAT, stream)
+        else:
             self._beat(stream)
