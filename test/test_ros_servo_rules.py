@@ -15,6 +15,7 @@ pytest.importorskip('rclpy')
 pytest.importorskip('physis_ros.msg')
 
 from ros_cases import JOINTS, MS, steady_chunk
+from sensor_msgs.msg import JointState
 from std_srvs.srv import SetBool, Trigger
 
 from physis_ros.msg import ActionChunk
@@ -189,3 +190,27 @@ def test_C28_E12_a_stale_chunk_of_the_only_engine_is_refused_and_another_begins_
     command = world.tick()
     assert (command.play, command.epoch) == (Play.PLAYING, 0)
     assert world.player is player
+
+
+def test_I12_a_robot_of_other_names_and_units_is_heard_and_told_in_its_own(bench: Any) -> None:
+    world = World(
+        bench,
+        joint_aliases=['joint_1=shoulder'],
+        joint_units=['shoulder=deg'],
+        joint_offsets=['elbow=-0.5'],
+    )
+    state = JointState(name=['elbow', 'joint_1'], position=[1.1 - 0.5, np.rad2deg(0.4)])
+    state.header.stamp = conversions.time_message(world.now_ns)
+    world.inputs._on_joints(state)
+    world.offer(0)
+    command = world.tick()
+    assert command.play is Play.PLAYING
+    assert command.position == pytest.approx([0.4, 1.1], abs=1e-3)
+    message = world.playing._adapter.message(command)
+    assert list(message.name) == ['joint_1', 'elbow']
+    degrees, shifted = np.rad2deg(command.position[0]), command.position[1] - 0.5
+    assert list(message.position) == pytest.approx([degrees, shifted])
+    assert message.velocity[0] == pytest.approx(np.rad2deg(command.velocity[0]))
+    # How old the parts of a state may be follows the parameter.
+    world.playing.reconfigure(replace(world.playing.config, state_age_ms=70.0))
+    assert world.inputs.joints.age_ns == 70 * MS
