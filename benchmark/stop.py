@@ -6,8 +6,7 @@ Ends model and servo node with SIGINT and SIGTERM, in turns, from every state th
 Real processes, the shipped model with one worker, a camera and joints from here. Each round
 starts both nodes, brings them to the state, sends the signal to both at once and looks: exit code
 0 within 2 s, nothing of their process groups left, and a robot that had been moved was left with
-a hold at rest. 50 rounds a state take more than an hour for all states; ``--times 2`` sends each
-signal once to each.
+a hold at rest. All 50 rounds a state take more than an hour; ``--times 2`` sends each signal once.
 """
 
 from __future__ import annotations
@@ -98,9 +97,8 @@ class Room:
         self.states: list[StreamStatus] = self._collect(
             StreamStatus, 'wam_node/stream_status', qos.LATCHED
         )
-        self.servo_states: list[PlaybackStatus] = self._collect(
-            PlaybackStatus, 'servo_node/playback_status', qos.LATCHED
-        )
+        topic = 'servo_node/playback_status'
+        self.servo_states: list[PlaybackStatus] = self._collect(PlaybackStatus, topic, qos.LATCHED)
         self.commands: list[JointState] = []
         self._commands_in = self.node.create_subscription(
             JointState, 'servo_node/command', self.commands.append, qos.COMMAND
@@ -152,8 +150,7 @@ class Room:
     def change_servo(self, label: str) -> bool:
         """Ask for a transition of the player, and say whether it was made."""
         request = ChangeState.Request(transition=Transition(label=label))
-        made: bool = self._call(ChangeState, 'servo_node/change_state', request).success
-        return made
+        return bool(self._call(ChangeState, 'servo_node/change_state', request).success)
 
     def _call(self, kind: Any, name: str, request: Any) -> Any:
         """Call a service and wait for its answer."""
@@ -187,16 +184,15 @@ def loading(room: Room) -> bool:
 
 def servo_unconfigured(room: Room) -> bool:
     """Wait until the player waits to be configured; nothing was commanded."""
-    return room.spin_until(
-        lambda: _servo_is(room, PlaybackStatus.STATE_UNCONFIGURED) and room.states
-    )
+    state = PlaybackStatus.STATE_UNCONFIGURED
+    return room.spin_until(lambda: _servo_is(room, state) and room.states)
 
 
 def servo_inactive(room: Room) -> bool:
     """Deactivate the player that moved the robot, by its service."""
-    if not active(room) or not room.change_servo('deactivate'):
-        return False
-    return room.spin_until(lambda: _servo_is(room, PlaybackStatus.STATE_INACTIVE))
+    state = PlaybackStatus.STATE_INACTIVE
+    left = active(room) and room.change_servo('deactivate')
+    return left and room.spin_until(lambda: _servo_is(room, state))
 
 
 def warming_up(room: Room) -> bool:
@@ -337,7 +333,7 @@ def _members(group: int) -> int:
 def main() -> int:
     """Play all rounds, print the table; return 0 when every one ended well."""
     args = _arguments()
-    # Alone: another servo in the same domain would be taken for ours.
+    # Another servo in the same domain would be taken for ours.
     os.environ.setdefault('ROS_DOMAIN_ID', str(DOMAINS[os.getpid() % len(DOMAINS)]))
     rounds: list[Round] = []
     with tempfile.TemporaryDirectory(prefix='physis-stop-') as folder:

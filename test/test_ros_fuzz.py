@@ -186,6 +186,8 @@ WHOLE = ChunkRecipe(
     inputs=2,
     kv_rule=0,
     stream='robot',
+    taken_over=0,
+    taken_inputs=0,
 )
 
 
@@ -207,6 +209,9 @@ WHOLE = ChunkRecipe(
         ({'dt_ns': 10**18}, ChunkReject.WRONG_DT),
         ({'kv_rule': 3}, ChunkReject.MALFORMED),
         ({'inputs': 0}, ChunkReject.MALFORMED),
+        ({'taken_over': 3, 'taken_inputs': 1}, None),
+        ({'taken_over': 3}, ChunkReject.MALFORMED),
+        ({'taken_over': 17, 'taken_inputs': 1}, ChunkReject.MALFORMED),
         ({'names': JOINTS[:1], 'length': 16}, ChunkReject.WRONG_WIDTH),
         ({'names': ('shoulder', 'wrist')}, ChunkReject.WRONG_NAMES),
         ({'names': ('elbow', 'elbow')}, ChunkReject.WRONG_NAMES),
