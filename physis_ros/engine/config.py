@@ -37,6 +37,8 @@ class PoolConfig:
     :param conditioning: ``entry``: a chunk keeps the observation it entered with. ``step``: it
         takes the newest at every step, where the weights allow that (E11).
     :param override_kv_rule: pipeline clean weights all the same; marks every output.
+    :param memory_mb: most memory of each device for weights and KV, shared by the workers on it;
+        0: all there is.
     :param trace: file for a trace that Perfetto opens.
     """
 
@@ -56,6 +58,7 @@ class PoolConfig:
     batch_wait_us: float = 0.0
     conditioning: str = 'entry'
     override_kv_rule: bool = False
+    memory_mb: float = 0.0
     trace: Path | None = None
 
     def __post_init__(self) -> None:
@@ -71,6 +74,8 @@ class PoolConfig:
             raise ParameterError('in_flight', '>= 0', self.in_flight)
         if not self.batch_wait_us >= 0:
             raise ParameterError('batch_wait_us', '>= 0', self.batch_wait_us)
+        if not self.memory_mb >= 0:
+            raise ParameterError('memory_mb', '>= 0', self.memory_mb)
         for name in ('hop_timeout_s', 'open_timeout_s'):
             if not getattr(self, name) > 0:
                 raise ParameterError(name, '> 0', getattr(self, name))
@@ -106,6 +111,11 @@ class PoolConfig:
         if self.conditioning == 'step' and spec.conditioning != 'step':
             rule = f"'entry' for {spec.name}, whose weights do not allow renewal"
             raise ParameterError('conditioning', rule, 'step')
+
+    def memory_bytes(self, worker: int) -> int:
+        """Return what a worker may hold; 0: any."""
+        names = [self.device(index) for index in range(self.workers)]
+        return int(self.memory_mb * 1e6) // names.count(self.device(worker))
 
     def device(self, worker: int) -> str:
         """Return the torch device of a worker."""

@@ -19,7 +19,9 @@ import torch
 from physis_ros.backbones.base import Backbone
 from physis_ros.engine.lane import Lane
 from physis_ros.engine.mailbox import TEXT_BYTES
+from physis_ros.engine.memory import MemoryCap
 from physis_ros.engine.warm import warm_blocks
+from physis_ros.engine.weights import held_bytes
 from physis_ros.errors import ParameterError
 
 # Who waits for the interpreter gets it this soon: an opening must not be felt.
@@ -85,14 +87,21 @@ class Opener:
     :param device: where it lives.
     :param held: blocks that are held whoever comes and goes.
     :param ring: wakes the loop.
+    :param cap: what may be held.
     """
 
     def __init__(
-        self, backbone: Backbone, device: str, held: Iterable[int], ring: Callable[[], None]
+        self,
+        backbone: Backbone,
+        device: str,
+        held: Iterable[int],
+        ring: Callable[[], None],
+        cap: MemoryCap,
     ) -> None:
         self.answers: deque[Answer] = deque()
         self._backbone, self._device, self._ring = backbone, device, ring
         self._users = Counter(held)
+        self._cap, self._kv_bytes = cap, 0
         self._lock = threading.Lock()
         self._asked: deque[Callable[[], Answer]] = deque()
         self._at_work = False
@@ -139,15 +148,19 @@ class Opener:
                 self._backbone.hold(fresh)
                 warm_blocks(self._backbone, self._device, fresh)
                 lane = make()
+                held = held_bytes(self._backbone) + self._kv_bytes + lane.bytes
+                self._cap.check(held, f'weights and KV with stream {lane.name!r}')
         except Exception as error:  # no memory, no weights: the stream's end, not the worker's
             self._drop_unused(blocks)
             return Answer(stream, life, None, f'{type(error).__name__}: {error}')
         self._users.update(blocks)
+        self._kv_bytes += lane.bytes
         return Answer(stream, life, lane)
 
     def _close(self, stream: int, life: int, lane: Lane | None) -> Answer:
         if lane is not None:
             self._users.subtract(lane.blocks)
+            self._kv_bytes -= lane.bytes
             self._drop_unused(lane.blocks)
         return Answer(stream, life, None)
 

@@ -18,10 +18,12 @@ from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.grid import place
 from physis_ros.engine.layout import POOL, Layout, Site
 from physis_ros.engine.loop import WorkerLoop
+from physis_ros.engine.memory import MemoryCap
 from physis_ros.engine.message import Header, Kind
 from physis_ros.engine.models import registry
 from physis_ros.engine.opening import SWITCH_S
 from physis_ros.engine.warm import warm_blocks, warm_shared
+from physis_ros.engine.weights import held_bytes
 
 
 def describe(
@@ -62,7 +64,9 @@ def work(given: dict[str, Any]) -> int:
     site = Site(layout, arena, me, bells)
     try:
         device, held = pool.device(me), layout.blocks_of(me)
+        cap = MemoryCap(pool, me)
         backbone = models.open_backbone(pool.model, device, held)
+        cap.check(held_bytes(backbone), 'weights')
         warm_shared(backbone, device)
         warm_blocks(backbone, device, held)
         board = Board(arena, site.board_offset, layout.board)

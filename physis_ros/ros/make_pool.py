@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -34,5 +35,9 @@ def _door(config: PoolConfig, path: Path) -> Door:
     profile, spec = load(path), registry(REGISTRY).read_spec(config.model)
     check(profile, spec, device_name(devices[0]), versions())
     sharing = Counter(devices)
-    memory = [memory_bytes(device) // sharing[device] for device in devices]
+    caps = [config.memory_bytes(worker) for worker in range(config.workers)]
+    memory = [
+        min(memory_bytes(device) // sharing[device], cap or sys.maxsize)
+        for device, cap in zip(devices, caps, strict=True)
+    ]
     return open_door(profile, spec, config, memory)

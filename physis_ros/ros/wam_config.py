@@ -60,6 +60,13 @@ class WamConfig:
         low=0.0,
         high=1e6,
     )
+    memory_mb: float = parameter(
+        POOL.memory_mb,
+        'Most memory of each device for weights and KV [MB], shared by the workers on it; of an '
+        'accelerator no more is taken for anything. 0: all there is.',
+        low=0.0,
+        high=1e9,
+    )
     profile: str = parameter(
         '',
         'What the model costs here: a file of `physis profile`. Streams are then admitted and '
@@ -138,5 +145,6 @@ class WamConfig:
             batch_wait_us=self.batch_wait_us,
             conditioning=self.conditioning,
             override_kv_rule=self.override_kv_rule,
+            memory_mb=self.memory_mb,
             trace=Path(self.trace) if self.trace else None,
         )
