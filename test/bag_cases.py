@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from rosbags.rosbag2 import StoragePlugin, Writer
 
+from physis_ros.evaluation.agreement import OF_CHUNKS
 from physis_ros.evaluation.definitions import typestore
 
 MS = 1_000_000
@@ -148,6 +149,18 @@ def put_chunk(maker: BagMaker, number: int, ms: int) -> None:
         dt=maker.duration(25 * MS), joint_names=['shoulder', 'elbow'], horizon=16,
         positions=np.zeros(32), inputs=inputs, times=put_times(maker, ms),
     )  # fmt: skip
+
+
+def held_up(rows: dict[str, Any]) -> set[str]:
+    """
+    Return the figures that a busy machine leaves open, as nobody records when it took a chunk.
+
+    :param rows: of ``physis account``, by name.
+    """
+    taken = rows['chunks_accepted']
+    alike = taken['live'] == taken['recomputed']
+    others = {name for name in rows if name.startswith(OF_CHUNKS) and not alike}
+    return {'chunks_late', 'steps_skipped'} | others
 
 
 def put_times(maker: BagMaker, ms: int) -> Any:
