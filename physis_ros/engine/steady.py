@@ -17,10 +17,12 @@ from physis_ros.engine.token import BEAT, END, LOOK, Lap, Token
 if TYPE_CHECKING:
     from physis_ros.engine.virtual import VirtualPool
 
-_NEVER = 1 << 62
+NEVER = 1 << 62
 _LOOKS = 400
 
 _State = tuple[Any, ...]
+# Of each stream: next chunk, lost beats; of each device: busy time, rows, batches.
+Counts = tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int, int], ...]]
 
 
 class Steady:
@@ -34,38 +36,44 @@ class Steady:
         self._pool, self._until_ns = pool, until_ns
         periods = [stream.period_ns for stream in pool.streams.values()]
         self._stride_ns = lcm(*periods, pool.sensor_ns or 1)
-        self._seen: dict[_State, tuple[int, _State]] = {}
-        self.next_ns = pool.now_ns + self._stride_ns if periods else _NEVER
+        self._seen: dict[_State, tuple[int, Counts]] = {}
+        self.next_ns = pool.now_ns + self._stride_ns if periods else NEVER
 
     def look(self) -> None:
         """Compare with all states so far; skip to the end when this one was among them."""
         now_ns = self.next_ns
         self.next_ns += self._stride_ns
         if now_ns + self._stride_ns > self._until_ns or len(self._seen) == _LOOKS:
-            self.next_ns = _NEVER
+            self.next_ns = NEVER
             return
         self._pool.settle(now_ns)
         state = _state(self._pool, now_ns)
-        before = self._seen.setdefault(state, (now_ns, _counts(self._pool)))
+        before = self._seen.setdefault(state, (now_ns, counts(self._pool)))
         if before[0] < now_ns:
-            self._skip(now_ns, *before)
-            self.next_ns = _NEVER
+            times = (self._until_ns - now_ns) // (now_ns - before[0])
+            repeat(self._pool, now_ns, now_ns - before[0], times, before[1])
+            self.next_ns = NEVER
 
-    def _skip(self, now_ns: int, then_ns: int, counts: _State) -> None:
-        pool, span_ns = self._pool, now_ns - then_ns
-        times = (self._until_ns - now_ns) // span_ns
-        streams, devices = counts
-        for stream, (outputs, lost, chunk) in zip(pool.streams.values(), streams, strict=True):
-            chunks = stream.next_chunk - chunk
-            stream.beats_lost += times * (stream.beats_lost - lost)
-            stream.shift(Lap(outputs, len(stream.outputs), times, chunks, span_ns))
-        for device, (busy_ns, rows, batches) in zip(pool.devices, devices, strict=True):
-            device.busy_ns += times * (device.busy_ns - busy_ns)
-            device.rows += times * (device.rows - rows)
-            device.batches += times * (device.batches - batches)
-            device.ends = [end_ns + times * span_ns for end_ns in device.ends]
-        # All by the same: what was in order stays in order.
-        pool.events[:] = [(at + times * span_ns, *rest) for at, *rest in pool.events]
+
+def repeat(pool: VirtualPool, now_ns: int, span_ns: int, times: int, before: Counts) -> None:
+    """
+    Let what happened in the last ``span_ns`` have happened so many times more.
+
+    :param before: what :func:`counts` said at the beginning of that span.
+    """
+    streams, devices = before
+    for stream, (chunk, lost) in zip(pool.streams.values(), streams, strict=True):
+        chunks, outputs = stream.next_chunk - chunk, len(stream.outputs)
+        stream.beats_lost += times * (stream.beats_lost - lost)
+        # As many as entered: an output may fall on either side of an instant, beats do not.
+        stream.shift(Lap(outputs - chunks, outputs, times, chunks, span_ns))
+    for device, (busy_ns, rows, batches) in zip(pool.devices, devices, strict=True):
+        device.busy_ns += times * (device.busy_ns - busy_ns)
+        device.rows += times * (device.rows - rows)
+        device.batches += times * (device.batches - batches)
+        device.ends = [end_ns + times * span_ns for end_ns in device.ends]
+    # All by the same: what was in order stays in order.
+    pool.events[:] = [(at + times * span_ns, *rest) for at, *rest in pool.events]
 
 
 def _state(pool: VirtualPool, now_ns: int) -> _State:
@@ -102,6 +110,7 @@ def _name(token: Token) -> tuple[int, int]:
     return token.owner.index, token.owner.next_chunk - token.chunk
 
 
-def _counts(pool: VirtualPool) -> _State:
-    streams = tuple((len(s.outputs), s.beats_lost, s.next_chunk) for s in pool.streams.values())
+def counts(pool: VirtualPool) -> Counts:
+    """Return what adds up over time, for each stream and each device."""
+    streams = tuple((s.next_chunk, s.beats_lost) for s in pool.streams.values())
     return streams, tuple((d.busy_ns, d.rows, d.batches) for d in pool.devices)

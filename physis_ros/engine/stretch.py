@@ -11,7 +11,9 @@ work it saves.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 
 from physis_ros.engine.token import S, Token, VirtualDevice
 
@@ -19,56 +21,48 @@ from physis_ros.engine.token import S, Token, VirtualDevice
 _FARTHEST = 1024
 
 
-def reach(device: VirtualDevice, batch: Sequence[Token], now_ns: int) -> int:
-    """
-    Return how many stages :func:`form_batch` would surely bring this very batch together for.
+def begin(device: VirtualDevice, batch: Sequence[Token], now_ns: int) -> None:
+    """Start a batch on as many stages as can be foreseen; say when each will be done."""
+    slack_ns = float('inf')
+    stages = device.reach if not device.ready else 1
+    if stages > 1:
+        stages = reach(batch, stages)
+        if stages > 1 and len(batch) > 1:
+            slack_ns = _slack_ns(batch, now_ns)
+            if slack_ns < max(device.expected_ns[: len(batch) + 1]):
+                stages = 1
+    spent_ns = _spent_ns(device, batch, stages)
+    if max(spent_ns) >= slack_ns:
+        # A stage that takes longer than its share leaves less for the others: look again then.
+        late = next(i for i, spent in enumerate(spent_ns, start=1) if spent >= slack_ns)
+        del spent_ns[late:]
+    device.batch = batch
+    device.ends = list(accumulate(spent_ns, initial=now_ns))
+    del device.ends[0]
+    _count(device, 1, spent_ns[0])
 
-    Those that all its members do here, in their turn. With several members all must be on time,
-    by more than the longest batch: then they leave each other time, as long as they keep it.
+
+def reach(batch: Sequence[Token], stages: int) -> int:
     """
-    stages = device.reach
+    Return how many stages all members of a batch do here and in their turn, up to so many.
+
+    When all are on time by more than the longest batch takes, :func:`form_batch` brings them
+    together for every one of these: they leave each other time, as long as they keep it.
+    """
     for token in batch:
         here = token.owner.runs[token.at]
         if here < stages:
             stages = here
     for token in batch:
-        if stages < 2:
-            return 1
-        stages = _in_turn(token, stages)
-    if len(batch) > 1 and _slack_ns(batch, now_ns) < max(device.expected_ns[: len(batch) + 1]):
-        return 1
+        if stages > 1:
+            stages = _in_turn(token, stages)
     return stages
-
-
-def begin(device: VirtualDevice, batch: Sequence[Token], now_ns: int) -> None:
-    """Start a batch on as many stages as can be foreseen; say when each will be done."""
-    stages = reach(device, batch, now_ns) if not device.ready else 1
-    factor = device.slow / device.speed
-    factors = [factor] * stages
-    if device.draws is not None:
-        factors = [factor * drawn for drawn in device.draws.ahead(stages)]
-    spent_s = _spent_s(batch, stages)
-    slack_ns = _slack_ns(batch, now_ns) if len(batch) > 1 else float('inf')
-    ends: list[int] = []
-    end_ns = now_ns
-    for seconds, by in zip(spent_s, factors, strict=True):
-        spent_ns = round(seconds * by * S)
-        end_ns += spent_ns
-        ends.append(end_ns)
-        # A stage that takes longer than its share leaves less for the others: look again then.
-        if spent_ns >= slack_ns:
-            break
-    device.batch, device.ends = batch, ends
-    _count(device, 1, ends[0] - now_ns)
 
 
 def settle(device: VirtualDevice, until_ns: int) -> None:
     """Do the stages that were done before ``until_ns``, but the last, which has its event."""
     ends = device.ends
-    last = len(ends) - 1
-    done = 0
-    while done < last and ends[done] < until_ns:
-        done += 1
+    done = bisect_left(ends, until_ns, 0, len(ends) - 1)
     if not done:
         return
     for token in device.batch:
@@ -126,12 +120,15 @@ def _slack_ns(batch: Sequence[Token], now_ns: int) -> float:
     return min((token.deadline_ns - now_ns) / token.left for token in batch)
 
 
-def _spent_s(batch: Sequence[Token], stages: int) -> list[float]:
-    leader, rows = batch[0], len(batch)
-    spent_s = leader.owner.chain_s(rows)[leader.at : leader.at + stages]
+def _spent_ns(device: VirtualDevice, batch: Sequence[Token], stages: int) -> list[int]:
+    leader, factor = batch[0], device.slow / device.speed
+    spent_s = leader.owner.chain_s(len(batch))[leader.at : leader.at + stages]
     for token in batch:
         extra_s = token.extra_s
         if extra_s:
             for ahead in range(stages):
                 spent_s[ahead] += extra_s.get(token.at + ahead, 0.0)
-    return spent_s
+    if device.draws is None:
+        return [round(seconds * factor * S) for seconds in spent_s]
+    drawn = device.draws.ahead(stages)
+    return [round(s * (factor * by) * S) for s, by in zip(spent_s, drawn, strict=True)]

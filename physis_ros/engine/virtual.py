@@ -22,6 +22,7 @@ from physis_ros.engine.batching import form_batch
 from physis_ros.engine.cost import ModelCost
 from physis_ros.engine.devices import DevicePool
 from physis_ros.engine.draws import Draws, Jitter
+from physis_ros.engine.sample import Sample
 from physis_ros.engine.steady import Steady
 from physis_ros.engine.token import (
     ARRIVE,
@@ -70,24 +71,32 @@ class VirtualPool:
             for device in self.devices:
                 device.draws = Draws(jitter, device.index)
         self._opened = self._sequence = 0
+        # Time that was counted from samples instead of being run.
+        self.sampled_ns = 0
         self._blocks: dict[str, int] = {}
         # Devices that something came to at this very instant.
         self._woken: list[VirtualDevice] = []
         self._handlers = (self._beat, self._arrive, self._end, self._deliver, self._look)
 
-    def run(self, until_ns: int, skip: bool = False) -> None:
+    def run(self, until_ns: int, skip: bool = False, sample_ns: int = 0) -> None:
         """
         Let virtual time pass.
 
         :param skip: without jitter, what repeats itself is not run again and again. Everything
             is as if it had been: :meth:`VirtualStream.table` holds all outputs, ``outputs`` only
             those that were run.
+        :param sample_ns: when above 0, run no more than samples of about this length, and count
+            the rest as more of the same; see :class:`Sample`.
         """
-        steady = Steady(self, until_ns) if skip and self._jitter is None else None
+        ahead: Sample | Steady | None = None
+        if sample_ns:
+            ahead = Sample(self, until_ns, sample_ns)
+        elif skip and self._jitter is None:
+            ahead = Steady(self, until_ns)
         events, handlers, woken = self.events, self._handlers, self._woken
         while events and events[0][0] <= until_ns:
-            if steady is not None and events[0][0] >= steady.next_ns:
-                steady.look()
+            if ahead is not None and events[0][0] >= ahead.next_ns:
+                ahead.look()
                 continue
             now_ns = self.now_ns = events[0][0]
             while events and events[0][0] == now_ns:
@@ -178,8 +187,9 @@ class VirtualPool:
     # Entry (E7): a beat that finds the pipe full waits, and then takes what is newest then.
 
     def _beat(self, stream: VirtualStream) -> None:
-        due = stream.alive and self.now_ns >= stream.beat_ns
-        if due and len(stream.inside) < stream.in_flight:
+        if not stream.alive or self.now_ns < stream.beat_ns:
+            return
+        if len(stream.inside) < stream.in_flight:
             self._enter(stream)
 
     def _enter(self, stream: VirtualStream) -> None:

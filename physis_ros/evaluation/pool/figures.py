@@ -80,6 +80,7 @@ class Outcome:
     :param lost: streams that ended with a device.
     :param utilisation: share of time each device computed.
     :param mean_batch: rows of its mean batch.
+    :param sampled_share: share of the time that was counted from samples instead of being run.
     """
 
     streams: tuple[StreamFigures, ...]
@@ -89,6 +90,7 @@ class Outcome:
     utilisation: tuple[float, ...]
     mean_batch: tuple[float, ...]
     samples: tuple[Sample, ...]
+    sampled_share: float = 0.0
 
     @property
     def rejection_rate(self) -> float:
@@ -100,34 +102,45 @@ class Outcome:
         return {**asdict(self), 'rejection_rate': self.rejection_rate}
 
 
-def stream_figures(stream: VirtualStream, fate: str, settle_ns: int) -> StreamFigures:
-    """Compute one stream's figures; outputs within ``settle_ns`` of its opening stay out."""
+def stream_figures(
+    stream: VirtualStream, fate: str, settle_ns: int, sampled: bool = False
+) -> StreamFigures:
+    """
+    Compute one stream's figures; outputs within ``settle_ns`` of its opening stay out.
+
+    :param sampled: only as many values as outputs that were run tell anything.
+    """
     outs = stream.table()
     outs = outs[outs[:, -1] >= stream.opened_ns + settle_ns]
     _, beat_ns, enter_ns, observed_ns, out_ns = outs.T
     intervals = np.diff(out_ns) / S
+    told = len(stream.outputs) if sampled else len(outs)
     return StreamFigures(
         stream=stream.name,
         model=stream.model.name,
         slo_s=stream.period_ns / S,
         fate=fate,
         chunks=len(outs),
-        interval=quantiles(intervals),
-        response=quantiles((out_ns - enter_ns) / S),
-        age=quantiles((out_ns - observed_ns) / S),
+        interval=quantiles(intervals, told),
+        response=quantiles((out_ns - enter_ns) / S, told),
+        age=quantiles((out_ns - observed_ns) / S, told),
         misses=int((out_ns > beat_ns + stream.allowed_ns).sum()),
         over_slo=int((intervals > stream.period_ns / S * (1 + 1e-9)).sum()),
         beats_lost=stream.beats_lost,
     )
 
 
-def quantiles(values: FloatArray) -> Quantiles:
-    """Return quantiles of some values, which may be none."""
+def quantiles(values: FloatArray, told: int) -> Quantiles:
+    """
+    Return quantiles of some values, which may be none.
+
+    :param told: how many of them say anything new.
+    """
     n = len(values)
     if not n:
         return Quantiles(0, None, None, None, None)
     p50, p99, p999 = (float(q) for q in np.quantile(values, (0.5, 0.99, 0.999)))
-    return Quantiles(n, p50, p99, p999 if n >= 1000 else None, float(values.max()))
+    return Quantiles(n, p50, p99, p999 if min(n, told) >= 1000 else None, float(values.max()))
 
 
 def text(outcome: Outcome) -> str:
@@ -143,6 +156,8 @@ def text(outcome: Outcome) -> str:
         f'{outcome.asked} asked, refused: {refusals} ({outcome.rejection_rate:.1%})',
         f'utilisation of each device: {use}',
     ]
+    if outcome.sampled_share:
+        lines.append(f'{outcome.sampled_share:.1%} of the time counted from samples, not run')
     if outcome.lost:
         lines.append(f'lost with a device: {", ".join(outcome.lost)}')
     if outcome.samples:

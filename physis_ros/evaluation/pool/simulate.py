@@ -50,9 +50,9 @@ class _Simulation:
     def run(self) -> Outcome:
         for event in self._trace.events:
             if event.at_s <= self._trace.duration_s:
-                self._virtual.run(round(event.at_s * S), self._skip)
+                self._run(event.at_s)
                 getattr(self, f'_{event.kind}')(event)
-        self._virtual.run(round(self._trace.duration_s * S), self._skip)
+        self._run(self._trace.duration_s)
         for stream in list(self._virtual.streams.values()):
             self._ended.append(self._figures(stream, 'ran'))
         span_ns = self._virtual.now_ns
@@ -64,7 +64,11 @@ class _Simulation:
             utilisation=tuple(d.busy_ns / span_ns for d in self._virtual.devices),
             mean_batch=tuple(d.rows / max(d.batches, 1) for d in self._virtual.devices),
             samples=tuple(self._samples),
+            sampled_share=self._virtual.sampled_ns / span_ns,
         )
+
+    def _run(self, until_s: float) -> None:
+        self._virtual.run(round(until_s * S), self._skip, round(self._trace.sample_s * S))
 
     def _open(self, event: Event) -> None:
         self._ask(demand(event.subject, self._file.models[event.model], event.slo_s))
@@ -136,4 +140,6 @@ class _Simulation:
         )
 
     def _figures(self, stream: VirtualStream, fate: str) -> StreamFigures:
-        return stream_figures(stream, fate, round(self._trace.settle_s * S))
+        return stream_figures(
+            stream, fate, round(self._trace.settle_s * S), sampled=self._trace.sample_s > 0
+        )

@@ -73,6 +73,8 @@ class Trace:
     :param jitter: standard deviation of the logarithm of each batch's time.
     :param sensor_s: interval of observations; 0: always a fresh one.
     :param settle_s: of each stream's life that stays outside the figures.
+    :param sample_s: after each event run two samples of this length, rounded up to a multiple of
+        all periods, and count the rest up to the next event as more of the second; 0: run all.
     """
 
     duration_s: float
@@ -81,6 +83,7 @@ class Trace:
     jitter: float = 0.0
     sensor_s: float = 0.0
     settle_s: float = 0.0
+    sample_s: float = 0.0
 
     def __post_init__(self) -> None:
         """
@@ -90,7 +93,7 @@ class Trace:
         """
         if not 0 < self.duration_s < float('inf'):
             raise ParameterError('duration_s', '> 0', self.duration_s)
-        for name in ('jitter', 'sensor_s', 'settle_s'):
+        for name in ('jitter', 'sensor_s', 'settle_s', 'sample_s'):
             if not 0 <= getattr(self, name) < float('inf'):
                 raise ParameterError(name, '>= 0', getattr(self, name))
 
@@ -119,7 +122,8 @@ def read_trace(path: Path, pool: PoolFile) -> Trace:
 
     :raises ParameterError: naming the entry that is wrong.
     """
-    fields = {'duration_s', 'seed', 'jitter', 'sensor_s', 'settle_s', 'events', 'arrivals'}
+    names = ('jitter', 'sensor_s', 'settle_s', 'sample_s')
+    fields = {'duration_s', 'seed', *names, 'events', 'arrivals'}
     content = _read(path, fields)
     duration_s, seed = content.number('duration_s'), content.whole('seed', 0, least=0)
     events = [_event(entry, pool, duration_s) for entry in content.list('events')]
@@ -129,7 +133,6 @@ def read_trace(path: Path, pool: PoolFile) -> Trace:
         events += arrivals(i, seed, duration_s, entry.text('model'), **rates)
     events = sorted(events, key=lambda event: event.at_s)
     _check_streams(events, pool)
-    names = ('jitter', 'sensor_s', 'settle_s')
     figures = {name: content.number(name, 0.0) for name in names}
     return Trace(duration_s, tuple(events), seed, **figures)
 
