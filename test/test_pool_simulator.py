@@ -79,6 +79,20 @@ def test_a_slow_device_costs_beats() -> None:
     assert stream.chunks in (52, 53)
 
 
+@pytest.mark.parametrize('skip', [False, True])
+def test_nobody_is_taken_on_while_the_pool_is_behind(skip: bool) -> None:
+    """Too slow for a while, the door is closed; where there is time again it opens."""
+    late = [opened(name, at_s) for name, at_s in (('b', 5.0), ('c', 9.95), ('d', 12.0))]
+    events = (
+        opened('a'), Event(2.0, 'slow', 'd0', factor=3.0), *late[:2],
+        Event(10.0, 'slow', 'd0', factor=1.0), late[2],
+    )  # fmt: skip
+    outcome = simulate(pool(1000), Trace(20.0, events), skip)
+    assert (outcome.asked, outcome.refusals) == (4, {'closed': 2})
+    assert [stream.stream for stream in outcome.streams] == ['a', 'd']
+    assert by_name(outcome.streams)['d'].beats_lost == 0
+
+
 def test_a_lost_device_ends_its_streams_only() -> None:
     """Its stream begins anew where there is room; the other does not notice."""
     events = (opened('a'), opened('b'), opened('c'), opened('d'), Event(2.0, 'lose', 'd0'))

@@ -13,12 +13,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-# So many entries of a stream in a row had to wait, or one waits this long; likewise so many of
-# every stream came in while a queue stood, and it stands this long.
+# So many entries of a stream in a row had to wait, or one waits this long. Likewise so many of
+# every stream came in while a queue stood this long.
 HELD_IN_A_ROW = 4
 LONGEST_WAIT_NS = 1_000_000_000
+# What one entry that had to wait counts for, and one that waited so long that a beat was lost:
+# after that the pipe is free for a while, though it does not keep up. One that did not wait takes
+# one off; at nothing it is over.
+_WAITED, _LOST, ENOUGH = 2, 6, 2 * HELD_IN_A_ROW
 _SHARE = 0.2
 # Tasks on average, below which nobody waits.
 _NONE = 0.5
@@ -78,13 +82,36 @@ class _Entries:
 
     due_ns: int = 0
     since_ns: int = 0
-    in_a_row: int = 0
-    waited: bool = False
     idle_ns: int = 0
+    last_ns: int = 0
+    wait_ns: int = 0
+    interval_ns: int = 0
+    behind: bool = False
+    score: int = 0
+
+    def free(self, now_ns: int) -> None:
+        self.wait_ns += now_ns - self.due_ns if self.due_ns else 0
+        self.due_ns = 0
+
+    def enter(self, now_ns: int) -> None:
+        self.free(now_ns)
+        # One comes out at the very instant at which the next is due: nobody waits.
+        lost = 2 * self.wait_ns >= self.interval_ns > 0
+        cost = (_LOST if lost else _WAITED) if self.wait_ns else -1
+        self.score = min(max(self.score + cost, 0), ENOUGH)
+        self.behind = self.score == ENOUGH or (self.behind and self.score > 0)
+        self.since_ns = self.since_ns if self.score else 0
+        self.interval_ns = now_ns - self.last_ns if self.last_ns else 0
+        self.last_ns, self.wait_ns, self.idle_ns = now_ns, 0, 0
 
     def over(self, now_ns: int) -> bool:
         waits_long = self.due_ns > 0 and now_ns - self.due_ns > LONGEST_WAIT_NS
-        return self.in_a_row >= HELD_IN_A_ROW or waits_long
+        return self.behind or waits_long
+
+    def state(self, now_ns: int) -> tuple[Any, ...]:
+        times = (_age(at_ns, now_ns) for at_ns in (self.due_ns, self.idle_ns))
+        spans = now_ns - self.last_ns if self.last_ns else -1, self.wait_ns, self.interval_ns
+        return self.behind, self.score, *spans, *times
 
 
 @dataclass
@@ -98,6 +125,10 @@ class _Standing:
         # A queue of one burst is gone before the next one comes, however long the period is.
         often = all(self.entered[name] >= HELD_IN_A_ROW for name in streams)
         return bool(streams) and often and now_ns - self.since_ns > LONGEST_WAIT_NS
+
+    def state(self, now_ns: int) -> tuple[Any, ...]:
+        counts = sorted((name, min(n, HELD_IN_A_ROW)) for name, n in self.entered.items())
+        return _age(self.since_ns, now_ns), *counts
 
 
 @dataclass
@@ -128,21 +159,16 @@ class Pressure:
         entries = self._entries.setdefault(stream, _Entries())
         entries.due_ns = entries.due_ns or now_ns
         entries.since_ns = entries.since_ns or now_ns
-        entries.waited = True
 
-    def free(self, stream: str) -> None:
+    def free(self, stream: str, now_ns: int) -> None:
         """Note that a chunk that is due could enter now; whether it does is another matter."""
         entries = self._entries.get(stream)
         if entries is not None:
-            entries.due_ns = 0
+            entries.free(now_ns)
 
-    def entered(self, stream: str) -> None:
+    def entered(self, stream: str, now_ns: int) -> None:
         """Note that a chunk has entered."""
-        entries = self._entries.setdefault(stream, _Entries())
-        if not entries.waited:
-            entries.in_a_row = entries.since_ns = 0
-        entries.in_a_row += entries.waited
-        entries.due_ns, entries.waited, entries.idle_ns = 0, False, 0
+        self._entries.setdefault(stream, _Entries()).enter(now_ns)
         for standing in self._standing.values():
             standing.entered[stream] += 1
 
@@ -188,7 +214,32 @@ class Pressure:
         waiting = self._queues[worker] if worker >= 0 else len(over)
         return Overload(worker, step, block, waiting, since_ns, tuple(sorted(over)))
 
+    def state(self, now_ns: int) -> tuple[Any, ...]:
+        """Return all that later judgements may depend on, as seen from now."""
+        return (
+            tuple(sorted((name, *e.state(now_ns)) for name, e in self._entries.items())),
+            tuple(sorted((worker, *s.state(now_ns)) for worker, s in self._standing.items())),
+        )
+
+    def shift(self, now_ns: int, span_ns: int) -> None:
+        """Take the place of the same state so much later; what has lasted goes on."""
+        for held in self._entries.values():
+            for name in ('due_ns', 'since_ns', 'idle_ns'):
+                setattr(held, name, _later(getattr(held, name), now_ns, span_ns))
+            held.last_ns += span_ns if held.last_ns else 0
+        for standing in self._standing.values():
+            standing.since_ns = _later(standing.since_ns, now_ns, span_ns)
+
     def _ahead(self, worker: int) -> float:
         """Return by how much a worker's queue is longer than the longest behind it."""
         behind = (self._queues.get(target, 0.0) for target in self._behind.get(worker, ()))
         return self._queues[worker] - max(behind, default=0.0)
+
+
+def _age(at_ns: int, now_ns: int) -> int:
+    """Return how long something has lasted, as far as that matters; -1: it is not."""
+    return min(now_ns - at_ns, LONGEST_WAIT_NS + 1) if at_ns else -1
+
+
+def _later(at_ns: int, now_ns: int, span_ns: int) -> int:
+    return at_ns + span_ns if at_ns and now_ns - at_ns <= LONGEST_WAIT_NS else at_ns

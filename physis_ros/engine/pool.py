@@ -169,7 +169,7 @@ class Pool:
             entry = self._desk.crew().site.outboxes[stream.grouping.owner[0]]
             free = len(stream.in_flight) < stream.most
             if free and entry.has_room() and len(self._desk.results) < _UNCOLLECTED:
-                self._pressure.free(name)
+                self._pressure.free(name, time.monotonic_ns())
                 return True
             self._pressure.held(name, time.monotonic_ns())
             return False
@@ -338,4 +338,4 @@ class Pool:
         crew.ring(worker for worker in stream.grouping.entries if worker != entry)
         stream.in_flight.add(stream.next_turn)
         stream.next_turn += 1
-        self._pressure.entered(stream.name)
+        self._pressure.entered(stream.name, now_ns)

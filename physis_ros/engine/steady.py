@@ -72,6 +72,7 @@ def repeat(pool: VirtualPool, now_ns: int, span_ns: int, times: int, before: Cou
         device.rows += times * (device.rows - rows)
         device.batches += times * (device.batches - batches)
         device.ends = [end_ns + times * span_ns for end_ns in device.ends]
+    pool.pressure.shift(now_ns, times * span_ns)
     # All by the same: what was in order stays in order.
     pool.events[:] = [(at + times * span_ns, *rest) for at, *rest in pool.events]
 
@@ -90,7 +91,7 @@ def _state(pool: VirtualPool, now_ns: int) -> _State:
         (d.ends[0] - now_ns, *(_name(token) for token in d.batch)) if d.ends else ()
         for d in pool.devices
     )
-    return streams, events, running
+    return streams, events, running, pool.pressure.state(now_ns)
 
 
 def _task(token: Token, now_ns: int) -> _State:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,6 +146,7 @@ class VirtualStream:
         self.ahead = tuple(self.entries)[1:] if model.entry_s else ()
         self.extra_s = _extra_s(model, self.entries.values())
         self.turn_ns = round(model.turn_s * S)
+        self.hops = frozenset((a, b) for a, b in pairwise(hosts) if a != b)
         # Stages on each device, and the time of them all, by rows of the batch each is in.
         self.held = Counter(hosts)
         # Stages from each one on, itself included, that follow on the same device.

@@ -22,6 +22,7 @@ from physis_ros.engine.batching import form_batch
 from physis_ros.engine.cost import ModelCost
 from physis_ros.engine.devices import DevicePool
 from physis_ros.engine.draws import Draws, Jitter
+from physis_ros.engine.overload import Overload, Pressure, Queue
 from physis_ros.engine.sample import Sample
 from physis_ros.engine.steady import Steady
 from physis_ros.engine.token import (
@@ -42,6 +43,8 @@ from physis_ros.errors import ParameterError
 __all__ = ['Output', 'S', 'VirtualPool', 'VirtualStream']
 
 _LEFT = attrgetter('left')
+# More blocks than any model has: numbers of blocks say which model they are of.
+_BLOCKS = 1 << 16
 
 
 class VirtualPool:
@@ -66,6 +69,7 @@ class VirtualPool:
         self.devices = [VirtualDevice(i, device.speed) for i, device in enumerate(pool.devices)]
         self.streams: dict[str, VirtualStream] = {}
         self.events: list[Event] = []
+        self.pressure = Pressure(_BLOCKS, max_batch)
         self._limit, self._jitter, self._hop_ns = max_batch, jitter, round(pool.hop_s * S)
         if jitter is not None:
             for device in self.devices:
@@ -126,7 +130,7 @@ class VirtualPool:
         phase_s: float = 0.0,
     ) -> VirtualStream:
         """Begin a stream; its first beat is ``phase_s`` from now."""
-        blocks = self._blocks.setdefault(model.name, len(self._blocks) << 16)
+        blocks = self._blocks.setdefault(model.name, len(self._blocks) * _BLOCKS)
         wires_ns = tuple(
             round(self.pool.wire_s(a, b, model.hidden_bytes if n % model.blocks
                                    else model.latent_bytes) * S)
@@ -139,6 +143,7 @@ class VirtualPool:
         )  # fmt: skip
         self._opened += 1
         self.streams[name] = stream
+        self._follow()
         self._expect(stream.work_s)
         stream.beat_ns = self.now_ns + round(phase_s * S)
         self._at(stream.beat_ns, BEAT, stream)
@@ -148,6 +153,8 @@ class VirtualPool:
         """End a stream; what it has in the pipe is dropped."""
         stream = self.streams.pop(name)
         stream.alive = False
+        self._follow()
+        self.pressure.forget(name)
         for device in self.devices:
             device.ready = [task for task in device.ready if task.owner is not stream]
         self._expect(stream.work_s)
@@ -165,6 +172,13 @@ class VirtualPool:
         for name in gone:
             self.close(name)
         return gone
+
+    @property
+    def overload(self) -> Overload | None:
+        """Where the pool is stuck, judged as that of real workers."""
+        idle = [stream.name for stream in self.streams.values() if not stream.inside]
+        self.pressure.idle(idle, self.now_ns)
+        return self.pressure.look(self.now_ns)
 
     def queues(self) -> list[int]:
         """Return the tasks that are ready at each device."""
@@ -184,6 +198,9 @@ class VirtualPool:
             stages = max(1, sum(s.held[index] for s in here))
             device.expected_ns = (work_s / stages * device.slow / device.speed * S).tolist()
 
+    def _follow(self) -> None:
+        self.pressure.follow({hop for stream in self.streams.values() for hop in stream.hops})
+
     # Entry (E7): a beat that finds the pipe full waits, and then takes what is newest then.
 
     def _beat(self, stream: VirtualStream) -> None:
@@ -191,9 +208,13 @@ class VirtualPool:
             return
         if len(stream.inside) < stream.in_flight:
             self._enter(stream)
+        else:
+            self.pressure.held(stream.name, self.now_ns)
 
     def _enter(self, stream: VirtualStream) -> None:
         now_ns, sensor_ns = self.now_ns, self.sensor_ns
+        self.pressure.queues([_queue(device) for device in self.devices], now_ns)
+        self.pressure.entered(stream.name, now_ns)
         lost = max(0, (now_ns - stream.beat_ns + stream.period_ns // 2) // stream.period_ns)
         stream.beats_lost += lost
         seen_ns = now_ns - now_ns % sensor_ns if sensor_ns else now_ns
@@ -313,3 +334,11 @@ class VirtualPool:
             self._at(self.now_ns + stream.turn_ns, BEAT, stream)
         else:
             self._beat(stream)
+
+
+def _queue(device: VirtualDevice) -> Queue:
+    """Return what a worker would say; tasks lie in the order in which they came."""
+    ready, running = device.ready, len(device.batch)
+    behind = ready[0] if len(ready) + running > 1 and ready else None
+    stage = -1 if behind is None else behind.step * _BLOCKS + behind.block % _BLOCKS
+    return Queue(len(ready) + running, stage)

@@ -75,7 +75,7 @@ class _Simulation:
 
     def _ask(self, asked: Demand) -> None:
         self._asked += 1
-        answer = self._door.admit(asked, explain=False)
+        answer = self._behind(asked) or self._door.admit(asked, explain=False)
         if isinstance(answer, Admission):
             self._start(answer.placement)
         else:
@@ -92,6 +92,12 @@ class _Simulation:
             asked.stream, asked.model, hosts, slo_s, depth, passes * slo_s,
             phase_s=self._chance.random() * slo_s,
         )  # fmt: skip
+
+    def _behind(self, asked: Demand) -> Refusal | None:
+        overload = self._virtual.overload
+        if overload is None:
+            return None
+        return Refusal(asked.stream, 'closed', '', overload.text(self._virtual.now_ns))
 
     def _refuse(self, refusal: Refusal) -> None:
         self._refusals[refusal.constraint] += 1
