@@ -26,10 +26,11 @@ class MemoryCap:
 
     def __init__(self, config: PoolConfig, worker: int) -> None:
         self._bytes = share = config.memory_bytes(worker)
-        device = config.device(worker)
-        if share and torch.device(device).type == 'cuda':
-            whole = torch.cuda.get_device_properties(device).total_memory
-            torch.cuda.set_per_process_memory_fraction(min(share / whole, 1.0), device)
+        device = torch.device(config.device(worker))
+        if share and device.type == 'cuda':
+            index = device.index or 0
+            whole = torch.cuda.get_device_properties(index).total_memory
+            torch.cuda.set_per_process_memory_fraction(min(share / whole, 1.0), index)
 
     def check(self, held: int, what: str) -> None:
         """
