@@ -58,9 +58,9 @@ class Feed:
         self._timer.cancel()
 
 
-def call(bench: Any, kind: type, name: str, **request: Any) -> Any:
-    """Call a service of the servo node and wait for its answer."""
-    client = bench.probe.create_client(kind, f'servo_node/{name}')
+def call(bench: Any, kind: type, name: str, node: str = 'servo_node', **request: Any) -> Any:
+    """Call a service of a node and wait for its answer."""
+    client = bench.probe.create_client(kind, f'{node}/{name}')
     # A request that is sent before both sides know each other is lost.
     assert bench.spin_until(client.service_is_ready, 20)
     answer = client.call_async(kind.Request(**request))

@@ -27,9 +27,11 @@ from rclpy.clock import ClockType
 from rclpy.lifecycle import TransitionCallbackReturn
 from ros_cases import MS, picture, steady_chunk
 from sensor_msgs.msg import Image, JointState
+from servo_cases import call
+from std_srvs.srv import SetBool, Trigger
 from time_cases import JOINTS, PERIOD_NS, PLAYING, World, stamp_ns
 
-from physis_ros.msg import ActionChunk, Playback, StreamStatus
+from physis_ros.msg import ActionChunk, Playback, PlaybackStatus, StreamStatus
 from physis_ros.output.figures import Figures
 from physis_ros.ros import conversions, qos
 from physis_ros.ros import servo_playing as servo_module
@@ -103,6 +105,27 @@ def test_T9_a_paused_clock_is_no_underrun_and_single_steps_are_single_ticks(serv
     assert {tick.play for tick in world.ticks[told:]} == {PLAYING}
     assert after.ticks == paused.ticks + 3 == before.ticks + 3
     assert (after.deadline_misses, after.underruns) == (before.deadline_misses, before.underruns)
+
+
+def test_T9_pause_and_reset_are_answered_and_done_while_the_clock_stands_still(
+    servo: Any, model: Any
+) -> None:
+    world, bench = servo.world, servo.world.bench
+    world.begin(1000, world.epoch + 1)
+    assert call(bench, Trigger, 'reset').success
+    # From where the joints are measured to where the chunks say: it moves.
+    assert any(world.run(120)[-1].velocity)
+    world.status.clear()
+    assert call(bench, SetBool, 'pause', data=True).success
+    inactive = PlaybackStatus.STATE_INACTIVE
+    assert bench.spin_until(lambda: inactive in [one.state for one in world.status], 10)
+    assert call(bench, SetBool, 'pause', data=False).success
+    assert call(bench, Trigger, 'reset').success
+    # The model node waits for no clock either; whether there is anything to reset is its own.
+    for paused in (True, False):
+        assert call(bench, SetBool, 'pause', node='wam_node', data=paused).success
+    call(bench, Trigger, 'reset', node='wam_node')
+    assert world.run(400)[-1].play == PLAYING
 
 
 def test_T7_T19_after_a_clock_went_back_nothing_old_is_played(servo: Any) -> None:
