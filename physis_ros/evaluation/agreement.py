@@ -230,7 +230,10 @@ def _spreads(figures: Figures) -> dict[str, tuple[str, Quantiles, float]]:
     ages, chunks = figures.age_ms, figures.chunks
     return {
         'action_age_ms': ('action_age', ages.worst, 1.0),
-        **{f'{INPUT}{name} ms': (INPUT + name, figure, 1.0) for name, figure in ages.inputs.items()},
+        **{
+            f'{INPUT}{name} ms': (INPUT + name, figure, 1.0)
+            for name, figure in ages.inputs.items()
+        },
         **{f'age_{part}_ms': (f'age_{part}', getattr(ages, part), 1.0) for part in PARTS},
         'servo_period_error_us': ('servo_period_error', figures.period_error_us, 1.0),
         'tick_late_us': ('tick_late', figures.tick_late_us, 1.0),
