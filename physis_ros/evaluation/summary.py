@@ -48,6 +48,8 @@ DEFINITIONS = {
     'underrun_by_reason': 'the same ticks by why nothing could be played',
     'underrun_longest_ms': 'the longest time from a tick without a chunk to play to the next '
     'played one',
+    'servo_lives': 'times that the servo was started or configured; what it counts, misses, '
+    'underruns and ticks, is of the last one',
     'warm_up_ticks': 'ticks from the start or a new epoch until settle_ms after its first '
     'played chunk; outside all tick figures, and outside the chunk figures up to the first tick '
     'that counts',
@@ -94,12 +96,14 @@ def evaluate(bag: Bag, stream: str = '') -> Evaluation:
     recording = _own(read(bag, names), stream)
     if not recording.chunks:
         raise BagError(f'recording {bag.path} must hold chunks, got malformed ones alone')
-    account = accounting.recompute(recording)
+    lives = accounting.lives(recording)
+    account = accounting.recompute(lives[-1])
     episodes = tracking.tracked(recording)
     track = tracking.figures(episodes)
     pictures, unmatched = frames.compared(bag, names, recording)
     quality = frames.figures(pictures, unmatched)
     summary = _summary(recording, account, track, quality)
+    summary['servo_lives'] = len(lives)
     return Evaluation(recording, account, episodes, track, pictures, quality, summary)
 
 
