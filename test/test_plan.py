@@ -184,6 +184,26 @@ def test_whoever_waits_encodes_ahead() -> None:
         assert (plan.period_s, plan.device_s) == pytest.approx((0.054, 0.108), rel=0.01)
 
 
+def test_encoding_ahead_is_skipped_exactly() -> None:
+    """Streams that enter steps on three devices: run out or skipped, the same to the last digit."""
+    model = replace(cost(0.001, 0.001), entry_s=0.004, exit_s=0.001, deliver_s=5e-4, turn_s=3e-4)
+
+    def ran(skip: bool) -> tuple[list[list[list[int]]], list[int], int]:
+        virtual = VirtualPool(replace(pool(3), hop_s=2e-4), 4)
+        hosts = [[stage * 3 // 24 for stage in range(24)], [stage // 3 % 3 for stage in range(24)]]
+        streams = [
+            virtual.open(f's{i}', model, host, 0.04 * (i + 1), 2, 0.1, phase_s=0.001 * i)
+            for i, host in enumerate(hosts)
+        ]
+        virtual.run(4 * S, skip)
+        busy = [device.busy_ns for device in virtual.devices]
+        return [s.table().tolist() for s in streams], busy, sum(len(s.laps) for s in streams)
+
+    skipped, whole = ran(True), ran(False)
+    assert skipped[:2] == whole[:2]
+    assert (skipped[2], whole[2]) == (2, 0)
+
+
 def test_a_result_goes_out_before_the_next_chunk_comes_in() -> None:
     """One chunk in flight: the period is its response and what the pool needs in between."""
     model = replace(cost(), deliver_s=0.002, turn_s=0.003)
