@@ -50,7 +50,7 @@ def test_Q7_a_manager_has_its_answer_before_the_model_is_loaded(bench: Any) -> N
 def test_X21_in_lockstep_robot_and_model_take_turns(bench: Any) -> None:
     Robot(bench, size=16)
     chunks = bench.collect(ActionChunk, 'wam_node/action_chunk', qos.CHUNK)
-    node = bench.add(WamNode, {**GIVEN, 'workers': 2, 'pacing': 'lockstep', 'period_ms': 5.0})
+    node = bench.add(WamNode, {**GIVEN, 'pacing': 'lockstep', 'period_ms': 5.0})
     node.trigger_configure()
     node.trigger_activate()
     assert bench.spin_until(lambda: len(chunks) >= 4, 60)

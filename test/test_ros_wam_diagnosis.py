@@ -149,6 +149,10 @@ def test_the_model_node_serves_engine_and_streams(bench: Any, tmp_path: Path) ->
     assert found['physis_chunks_delivered_total', 'robot'] >= 5
     assert found['physis_observation_age_seconds_count', 'robot'] >= 0
     assert found['physis_rate_hertz', 'sensor', 'robot'] > 0
+    for source in ('camera', 'joints'):
+        assert found['physis_input_transfer_seconds_count', source, 'robot'] > 0
+        assert found['physis_input_gap_seconds_count', source, 'robot'] > 0
+        assert found['physis_input_missing_total', source, 'robot'] >= 0
     assert {key[1] for key in found if key[0] == 'physis_worker_queue_tasks'} == {'0', '1'}
     assert found['physis_stage_compute_seconds_count',] > 0
     hops = {key[1:] for key in found if key[0] == 'physis_hop_bytes_total'}
