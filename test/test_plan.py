@@ -185,7 +185,7 @@ def test_whoever_waits_encodes_ahead() -> None:
 
 
 def test_encoding_ahead_is_skipped_exactly() -> None:
-    """Streams that enter steps on three devices: run out or skipped, the same to the last digit."""
+    """Streams that enter steps on three devices: skipped or run out, to the last digit."""
     model = replace(cost(0.001, 0.001), entry_s=0.004, exit_s=0.001, deliver_s=5e-4, turn_s=3e-4)
 
     def ran(skip: bool) -> tuple[list[list[list[int]]], list[int], int]:
