@@ -200,8 +200,8 @@ def test_admission_closes_while_the_pool_is_behind() -> None:
         ):
             pool.open_stream('late', slo_s=1.0)
         for _ in range(ENOUGH):
-            while pool.next_result(0.2) is not None:
-                pass
+            while pool._streams.named('robot').in_flight:
+                pool.next_result(0.1)
             pool.enter('robot', inputs(0), time.monotonic_ns() + SECOND_NS, False)
         assert pool.overload is None, 'chunk after chunk found its way free'
         pool.open_stream('late', slo_s=1.0)
@@ -279,13 +279,14 @@ def test_a_stream_closed_while_it_opens_leaves_nothing() -> None:
 
 def test_a_worker_that_is_stuck_over_one_stream_carries_the_others() -> None:
     """Its place stays taken until the worker has let go of it; then all is as if it never came."""
-    config = PoolConfig(URI, 1, max_streams=2, open_timeout_s=0.1, hop_timeout_s=0.2)
+    config = PoolConfig(URI, 1, max_streams=2, hop_timeout_s=2.0)
     with Pool(config, crew=local_crew(0), door=door(1)) as pool:
         pool.start()
         pool.open_stream('a', slo_s=1.0)
         loop = pool._desk.crew().loops[0]
         make, go = loop._opener._open, threading.Event()
         loop._opener._open = lambda *given: go.wait(20) and make(*given)
+        patience_s, pool._members._patience_s = pool._members._patience_s, 0.1
         with pytest.raises(DeadlinePassed, match=r"opening of 'b' must take at most 0.1 s"):
             pool.open_stream('b', slo_s=1.0)
         assert pool.others('b') == ['a']
@@ -295,6 +296,7 @@ def test_a_worker_that_is_stuck_over_one_stream_carries_the_others() -> None:
         with pytest.raises(EngineError, match=r"got 'c' beside \['a', 'b'\]"):
             pool.open_stream('c', slo_s=1.0)
         go.set()
+        pool._members._patience_s = patience_s
         while pool._members._leaving[0].awaiting:
             pool.next_result(0.01)
         assert pool.what_if(1, 1.0) == ['']
