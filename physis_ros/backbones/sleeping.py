@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from physis_ros.backbones.base import KvWindow
+from physis_ros.backbones.base import Decoded, KvWindow
 from physis_ros.backbones.synthetic import SyntheticBackbone
 
 _LATE_AT_MOST_S = 2e-4
@@ -23,7 +23,7 @@ _LATE_AT_MOST_S = 2e-4
 
 class SleepingBackbone(SyntheticBackbone):
     """
-    Stages that write their KV, hand on what came and sleep; actions and frames as ever.
+    Stages that write their KV, hand on what came and sleep; the actions are where the joints are.
 
     A step's stage at block 0 begins with its entry. Parameters as those of the synthetic model,
     whose sizes say ``stage_ms``.
@@ -32,8 +32,8 @@ class SleepingBackbone(SyntheticBackbone):
     _began_s = _late_s = 0.0
 
     def encode(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """Look at nothing; [B, 1]."""
-        return inputs['delay'][:, None].float()
+        """Look at nothing; [B], as it came."""
+        return inputs['delay']
 
     def enter(
         self, latent: Tensor | None, conditioning: Tensor, noise: Tensor, step: Tensor
@@ -54,6 +54,13 @@ class SleepingBackbone(SyntheticBackbone):
     def leave(self, hidden: Tensor, step: Tensor) -> Tensor:
         """Narrow the state to an estimate again."""
         return torch.narrow_copy(hidden, -1, 0, self._spec.latent_shape[-1])
+
+    def decode(self, latent: Tensor, inputs: Mapping[str, Tensor], frames: bool) -> Decoded:
+        """Stay; a frame is what a synthetic one is."""
+        if frames:
+            return super().decode(latent, inputs, frames)
+        here = inputs['joints'][:, None, :2]
+        return Decoded(here.expand(-1, self._spec.actions.horizon, -1), None)
 
     def _sleep_until(self, end_s: float) -> None:
         # Aims as much too early as sleeps have been ending late, and stays awake for the rest.

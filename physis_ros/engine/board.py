@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from physis_ros.backbones.base import InputSpec
+from physis_ros.backbones.base import PREFIX_WEIGHT, InputSpec
 from physis_ros.engine.arena import LINE, WORD, Arena, aligned, tensor_bytes
 from physis_ros.errors import EngineError, ObservationError
 
@@ -70,7 +70,7 @@ class BoardShape:
 
     @property
     def slot_bytes(self) -> int:
-        """One version word and one observation."""
+        """Its version, whether it holds committed actions, and one observation."""
         parts = (*self.inputs, *self.commits)
         return LINE + sum(aligned(tensor_bytes(i.shape, i.dtype)) for i in parts)
 
@@ -99,7 +99,7 @@ class Board:
         heads = [offset + i * shape.stream_bytes for i in range(shape.streams)]
         self._heads = [arena.words(at, shape.head_bytes // WORD) for at in heads]
         steps = [shape.head_bytes + i * shape.slot_bytes for i in range(shape.slots)]
-        self._versions = [[arena.words(at + step, 1) for step in steps] for at in heads]
+        self._versions = [[arena.words(at + step, 2) for step in steps] for at in heads]
         self._inputs = [[_views(arena, at + step + LINE, shape) for step in steps] for at in heads]
 
     def era(self, stream: int) -> int:
@@ -159,6 +159,8 @@ class Board:
         views = self._inputs[stream][slot]
         for name, value in inputs.items():
             views[name][0].copy_(torch.from_numpy(np.asarray(value)))
+        weight = inputs.get(PREFIX_WEIGHT)
+        self._versions[stream][slot][1] = weight is not None and bool(np.any(weight))
         for spec in self._shape.inputs:
             if spec.name not in inputs:
                 views[spec.name].zero_()
@@ -176,6 +178,10 @@ class Board:
         It stays until its chunk is out, or dead; ask :meth:`holds` after use.
         """
         return self._inputs[stream][version % self._shape.slots]
+
+    def prefixed(self, stream: int, version: int) -> bool:
+        """Tell whether an observation holds committed actions; see :meth:`inputs`."""
+        return bool(self._versions[stream][version % self._shape.slots][1])
 
     def holds(self, stream: int, version: int) -> bool:
         """Tell whether the slot still is that observation's."""

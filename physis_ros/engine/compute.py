@@ -66,23 +66,18 @@ class Compute:
         """
         Hold an estimate to the committed actions, where the model takes and the inputs have some.
 
-        Done to what enters each later step, and to what is decoded.
+        To be done to what enters each later step, and to what is decoded.
 
         :param inputs: of the observation used last, each [B, *shape].
         """
-        if not self.prefixed(inputs):
+        if not self.spec.takes_prefix or PREFIX not in inputs or not inputs[PREFIX_WEIGHT].any():
             return latent
         prefix, weight = (inputs[name].to(self.device) for name in (PREFIX, PREFIX_WEIGHT))
         return self.backbone.constrain(latent, prefix, weight)
 
-    def prefixed(self, inputs: Mapping[str, Tensor]) -> bool:
-        """Tell whether an observation holds committed actions that the model takes."""
-        takes = self.spec.takes_prefix and PREFIX in inputs
-        return takes and bool(inputs[PREFIX_WEIGHT].any())
-
     def decode(self, latent: Tensor, inputs: Mapping[str, Tensor], frames: bool) -> Decoded:
         """Turn the final latent into actions and, when asked, frames."""
-        return self.backbone.decode(self.constrain(latent, inputs), inputs, frames)
+        return self.backbone.decode(latent, inputs, frames)
 
     def _enter(self, rows: Sequence[Row]) -> Tensor:
         # Rows from pure noise and rows with an estimate are different calls of the model.

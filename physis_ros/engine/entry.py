@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What a task needs at the entry of a step, beside its latent: an observation, encoded, and noise.
+What a task needs at the ends of a step, beside its latent: an observation, encoded, and noise.
 
 Observations are encoded once for each worker, all that a batch needs in one call, and ahead of
 their tasks while there is nothing to run.
@@ -14,9 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from physis_ros.backbones.base import Decoded
 from physis_ros.engine.board import Board, epoch_of
 from physis_ros.engine.compute import Compute, Row
-from physis_ros.engine.lane import Known, Lane
+from physis_ros.engine.lane import Lane
 from physis_ros.engine.noise import NoiseSource
 from physis_ros.engine.task import Task
 from physis_ros.errors import EngineError
@@ -27,7 +28,7 @@ Seen = tuple[int, int]
 
 class Entry:
     """
-    The entry of steps on one worker. ``spent_ns`` counts the model's time in it.
+    The entry of steps, and the exit of the last. ``spent_ns`` counts the model's time at entries.
 
     :param compute: the model.
     :param board: where observations lie.
@@ -79,6 +80,13 @@ class Entry:
             return inputs
         return {name: value.to(self._compute.device) for name, value in inputs.items()}
 
+    def decode(self, task: Task, latent: Tensor) -> Decoded:
+        """Turn the final latent into what the task's observation is answered with."""
+        inputs = self.inputs(task.stream, task.observation)
+        decoded = self._compute.decode(self._constrained(task, latent), inputs, task.frames)
+        self.check(task)
+        return decoded
+
     def check(self, task: Task) -> None:
         """
         Look whether the observation that a task has just used was still its own.
@@ -94,33 +102,39 @@ class Entry:
                 f'overwritten while chunk {task.chunk} used it'
             )
 
-    def _row(self, task: Task, fresh: Mapping[Seen, Known]) -> Row:
+    def _row(self, task: Task, fresh: Mapping[Seen, Tensor]) -> Row:
         lane, seen = self._lanes[task.stream], (task.stream, task.observation)
-        known = fresh.get(seen) or lane.known(task.observation)
-        assert known is not None, 'encoded above, or before'
         noise = lane.noise.draw(self._noise, epoch_of(task.era), task.chunk, task.step)
-        noise = noise.to(self._compute.device)
+        if self._compute.device != 'cpu':
+            noise = noise.to(self._compute.device)
         state = task.state
         if task.commit:
             state = self._compute.backbone.witness(self.inputs(*seen))
-        elif state is not None and known.prefixed:
-            state = self._compute.constrain(state, self._board.inputs(*seen))
-        if task.commit or known.prefixed or seen in fresh:
-            self.check(task)
-        return Row(task.step, state, known.conditioning, noise)
+        elif state is not None:
+            state = self._constrained(task, state)
+        self.check(task)
+        conditioning = fresh[seen] if seen in fresh else lane.conditioning(task.observation)
+        return Row(task.step, state, conditioning, noise)
 
-    def _encode(self, wanted: Iterable[Seen]) -> dict[Seen, Known]:
+    def _constrained(self, task: Task, latent: Tensor) -> Tensor:
+        """Hold an estimate to the committed actions of the task's observation, if it has any."""
+        seen = (task.stream, task.observation)
+        if not self._board.prefixed(*seen):
+            return latent
+        return self._compute.constrain(latent, self._board.inputs(*seen))
+
+    def _encode(self, wanted: Iterable[Seen]) -> dict[Seen, Tensor]:
         """Encode what is not known yet, and remember what was whole to the end."""
-        pairs = [p for p in sorted(wanted) if self._lanes[p[0]].known(p[1]) is None]
+        pairs = [p for p in sorted(wanted) if self._lanes[p[0]].conditioning(p[1]) is None]
         if not pairs:
             return {}
         started_ns = time.monotonic_ns()
-        encoded = self._compute.backbone.encode(self._stacked(pairs)).split(1)
-        prefixed = [self._compute.prefixed(self._board.inputs(*pair)) for pair in pairs]
-        fresh = dict(zip(pairs, map(Known, encoded, prefixed), strict=True))
-        for (stream, version), known in fresh.items():
+        encoded = self._compute.backbone.encode(self._stacked(pairs))
+        rows = (encoded,) if len(pairs) == 1 else encoded.split(1)
+        fresh = dict(zip(pairs, rows, strict=True))
+        for (stream, version), conditioning in fresh.items():
             if self._board.holds(stream, version):
-                self._lanes[stream].keep(version, known)
+                self._lanes[stream].keep(version, conditioning)
         self.spent_ns += time.monotonic_ns() - started_ns
         return fresh
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from torch import Tensor
 
@@ -12,18 +11,6 @@ from physis_ros.backbones.base import ModelSpec
 from physis_ros.engine.grid import Grouping
 from physis_ros.engine.kv import KvBank, KvRing
 from physis_ros.engine.noise import NoiseAhead
-
-
-class Known(NamedTuple):
-    """
-    What a worker knows of an observation before its task comes.
-
-    :param conditioning: the model's, with a batch axis of one.
-    :param prefixed: whether it holds committed actions, to which estimates are drawn.
-    """
-
-    conditioning: Tensor
-    prefixed: bool
 
 
 class Lane:
@@ -56,7 +43,7 @@ class Lane:
         self.enters = worker in grouping.entries
         self._keep = keep
         self.noise = NoiseAhead(name)
-        self._known: dict[int, Known] = {}
+        self._conditioning: dict[int, Tensor] = {}
         self._rings: dict[tuple[int, int], KvRing] = {}
         mine, before = grouping.stages_of(worker), (-1, *grouping.owner)
         self.blocks = grouping.blocks_of(worker)
@@ -84,12 +71,12 @@ class Lane:
         """Return the KV of one stage."""
         return self._rings[step, block]
 
-    def known(self, version: int) -> Known | None:
-        """Return what is known of an observation; None when it is yet to be encoded."""
-        return self._known.get(version)
+    def conditioning(self, version: int) -> Tensor | None:
+        """Return the conditioning of an observation; None when it is yet to be computed."""
+        return self._conditioning.get(version)
 
-    def keep(self, version: int, known: Known) -> None:
-        """Remember what is known of an observation; the oldest goes when there are many."""
-        self._known[version] = known
-        while len(self._known) > self._keep:
-            del self._known[next(iter(self._known))]
+    def keep(self, version: int, conditioning: Tensor) -> None:
+        """Remember the conditioning of an observation; the oldest goes when there are many."""
+        self._conditioning[version] = conditioning
+        while len(self._conditioning) > self._keep:
+            del self._conditioning[next(iter(self._conditioning))]

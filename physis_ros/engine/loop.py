@@ -298,9 +298,7 @@ class WorkerLoop:
 
     def _deliver(self, task: Task, latent: Tensor, now_ns: int) -> None:
         task.denoised_ns = now_ns
-        inputs = self._entry.inputs(task.stream, task.observation)
-        decoded = self._compute.decode(latent, inputs, task.frames)
-        self._entry.check(task)
+        decoded = self._entry.decode(task, latent)
         task.decoded_ns = time.monotonic_ns()
         self._model_ns += task.decoded_ns - now_ns
         task.queued_ns, task.source, task.sent_ns, task.bytes = now_ns, LOCAL, 0, 0

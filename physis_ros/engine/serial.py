@@ -131,7 +131,7 @@ class SerialEngine:
         if latent is None:
             raise EngineError(f'{self._spec.name} left no latent')
         state.turn += 1
-        return self._compute.decode(latent, inputs, frames)
+        return self._compute.decode(self._compute.constrain(latent, inputs), inputs, frames)
 
     def _draw(self, stream: str, state: _Stream, chunk: int, step: int) -> Tensor:
         return self._noise.draw(stream, state.epoch, chunk, step).to(self._device)
