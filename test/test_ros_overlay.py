@@ -87,7 +87,9 @@ def test_the_newest_frame_about_the_nearest_instant_is_shown() -> None:
     scene.produced(replace(newer, frames=(frame,)))
     camera, told = scene.panels(seen)
     assert camera.title == 'camera, 7 ms on its way'
-    assert told.title == 'predicted 120 ms ahead, of +10 ms'
+    assert told.title == 'predicted 120 ms ahead, of 10 ms later'
+    at_it = scene.panels(seen._replace(stamp_ns=frame.about_ns))[1]
+    assert at_it.title == 'predicted 120 ms ahead'
     assert told.picture is frame.image
     # Frames of an epoch that is over say nothing of this one.
     scene.produced(Produced(replace(newer.chunk, epoch=4), (), newer.told))

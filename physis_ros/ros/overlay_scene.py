@@ -61,9 +61,10 @@ class Scene:
             return camera, Panel(None, 'nothing predicted yet')
         frame = min(reversed(self._frames), key=lambda one: abs(one.about_ns - seen.stamp_ns))
         ahead_ms = (frame.about_ns - frame.observed_ns) * MS
-        apart_ms = (frame.about_ns - seen.stamp_ns) * MS
-        title = f'predicted {ahead_ms:.0f} ms ahead, of {apart_ms:+.0f} ms'
-        return camera, Panel(frame.image, title)
+        apart_ms = round((frame.about_ns - seen.stamp_ns) * MS)
+        when = 'later' if apart_ms > 0 else 'earlier'
+        other = f', of {abs(apart_ms)} ms {when}' if apart_ms else ''
+        return camera, Panel(frame.image, f'predicted {ahead_ms:.0f} ms ahead{other}')
 
     def lines(self) -> tuple[str, ...]:
         """Return the figures in words."""
