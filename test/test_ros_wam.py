@@ -144,6 +144,11 @@ def test_frames_are_decoded_while_someone_looks(running: tuple[Any, Model, Robot
         return any({start, start + 50_000_000} <= about_ns for start in starts_ns)
 
     assert bench.spin_until(both, 20)
+    overlays = bench.collect(Image, 'wam_node/overlay')
+    assert bench.spin_until(lambda: len(overlays) >= 2, 20)
+    assert conversions.time_ns(overlays[0].header.stamp) < conversions.time_ns(
+        overlays[-1].header.stamp
+    )
 
 
 def test_X20_reset_pause_and_deactivate_keep_the_model_loaded(
