@@ -42,8 +42,8 @@ class Handover:
     :param hop_s: from sending a message to its being received by a worker that waits for it.
     :param deliver_s: from a worker's sending a result to its being with who waits for it.
     :param turn_s: from there to the entry of the next chunk, by who is at nothing else.
-    :param crowding: time of a chunk's stages beside a busy neighbour over their time alone, at
-        least 1. What serves the pool takes its share of the processors, too.
+    :param crowding: time of a chunk's stages beside a busy neighbour over their time on a single
+        busy worker, at least 1. What serves the pool takes its share of the processors, too.
     """
 
     task_s: float = 0.0
@@ -123,7 +123,9 @@ class HandoverProbe:
         try:
             for workers, grouping in ((1, 'serial'), (2, 'block'))[: min(blocks, 2)]:
                 devices = (device,) * workers
-                config = PoolConfig(model, workers, grouping, devices=devices, max_streams=1)
+                config = PoolConfig(
+                    model, workers, grouping, devices=devices, max_streams=1, in_flight=2
+                )
                 self._pools.append(Pool(config, models))
                 self._pools[-1].start(_START_S)
                 self._pools[-1].open_stream(_STREAM)
@@ -154,23 +156,23 @@ class HandoverProbe:
         )
 
     def _crowding(self) -> float:
-        # In turns, and one ratio of each: a machine's pace changes while it is measured.
+        # Workers without a pause on both sides: one that has slept is slow for a while. In turns,
+        # and one ratio of each: a machine's pace changes while it is measured.
+        one, two = self._pools
         ratios = [
-            self._lap(self._pools[1], 2, _PART).stages_s
-            / self._lap(self._pools[0], 1, _PART, rest=True).stages_s
+            self._lap(two, 2, _PART).stages_s / self._lap(one, 2, _PART).stages_s
             for _ in range(max(1, self._chunks // _PART))
         ]
         return float(np.median(ratios))
 
-    def _lap(self, pool: Pool, most: int, chunks: int = 0, rest: bool = False) -> Lap:
+    def _lap(self, pool: Pool, most: int, chunks: int = 0) -> Lap:
         """
         Run chunks, at most so many in flight; return what was seen.
 
         :param chunks: how many; 0: as many as a measurement has.
-        :param rest: do nothing at all while a chunk is computed.
         """
         pool.metrics = Metrics()
-        results = _ran(pool, most, chunks or self._chunks, rest)
+        results = _ran(pool, most, chunks or self._chunks)
         return Lap(pool.metrics, results, [self._stages(pool, r.chunk) for r in results])
 
     def _stages(self, pool: Pool, chunk: int) -> list[Span]:
@@ -185,16 +187,13 @@ def measure_handover(
         return probe.measure()
 
 
-def _ran(pool: Pool, most: int, chunks: int, rest: bool) -> list[ChunkResult]:
+def _ran(pool: Pool, most: int, chunks: int) -> list[ChunkResult]:
     inputs = _zeros(pool)
     entered, results = 0, list[ChunkResult]()
     until_s = time.monotonic() + _RESULT_S
     while len(results) < chunks:
         free = entered < min(chunks, len(results) + most)
         if free and pool.ready(_STREAM):
-            if rest:
-                # Else the last chunk's figures would be taken in while this one is computed.
-                pool.health()
             pool.enter(_STREAM, inputs, time.monotonic_ns() + 10**9, True)
             entered += 1
         elif (result := pool.next_result(1.0)) is not None:
