@@ -13,17 +13,20 @@ pytest.importorskip('rclpy')
 pytest.importorskip('physis_ros.msg')
 
 from diagnostic_msgs.msg import DiagnosticArray
-from ros_cases import JOINTS
+from ros_cases import JOINTS, steady_chunk
 from sensor_msgs.msg import JointState
 from servo_cases import GIVEN, MODULE, Feed, call
 from std_srvs.srv import SetBool
 from trajectory_msgs.msg import JointTrajectory
 
 from physis_ros.output.account import Account
+from physis_ros.output.verdict import Verdict
 from physis_ros.ros import conversions
 from physis_ros.ros.diagnostics import Level
-from physis_ros.ros.servo_diagnosis import broken, diagnose, lately
-from physis_ros.ros.servo_report import Snapshot
+from physis_ros.ros.joint_map import JointMap
+from physis_ros.ros.servo_diagnosis import broken, diagnose, lately, report
+from physis_ros.ros.servo_joints import ServoJoints
+from physis_ros.ros.servo_report import Snapshot, status
 from physis_ros.ros.skew import Skews, skewed
 from physis_ros.session.player_config import PlayerConfig
 from physis_ros.types import Command, Play, Reason
@@ -33,6 +36,26 @@ FIGURES = Account(PlayerConfig(JOINTS).account).figures()
 PLAYED = Command(0, Play.PLAYING, Reason.NONE, JOINTS, np.zeros(2), np.zeros(2))
 SET = PlayerConfig(('a',), 250.0)
 WELL = Snapshot(0, 'robot', 0, FIGURES, PLAYED, 0, SET, 0, 0, subscribers=1)
+
+
+def test_status_and_diagnosis_tell_all_of_an_age() -> None:
+    book = Account(PlayerConfig(JOINTS, settle_ns=0).account)
+    chunk = steady_chunk(0, (0.0, 1.0), now_ns=10**9)
+    book.chunk(chunk, Verdict(from_ns=0))
+    # Seen at 950 ms, the joints at 955 ms, published at 1 s; the tick is 20 ms after that.
+    ages = {'camera': 70 * MS, 'joints': 65 * MS}
+    tick = {'chunk': 0, 'epoch': 0, 'age_ns': 70 * MS, 'input_age_ns': ages}
+    book.tick(replace(PLAYED, stamp_ns=1020 * MS, **tick))
+    snapshot = replace(WELL, figures=book.figures(), begun_ns=7)
+    told = status(snapshot)
+    parts = {'receive': 5, 'queue': 5, 'engine': 30, 'decode': 5, 'hand_over': 5, 'buffer': 20}
+    assert {name: getattr(told, f'age_{name}').max for name in parts} == parts
+    assert {one.name: one.quantiles.max for one in told.input_age} == {'camera': 70, 'joints': 65}
+    assert told.begun_steady_ns == 7
+    values = report(snapshot, ServoJoints(JointMap.of(JOINTS), 1), None).values
+    shown = {name: round(values[f'age_{name}_p50_ms']) for name in parts}
+    assert shown == parts
+    assert round(values['input_age_joints_p99_ms']) == 65
 
 
 def without_chunk(reason: Reason) -> Snapshot:

@@ -36,6 +36,11 @@ class WatchedNode(Node):
         self.heard.append(message.data)
 
 
+def condition(node: WatchedNode) -> object:
+    """Return what is the matter with the topics, in one word."""
+    return node.diagnostics.qos().values['condition']
+
+
 def test_Q1_Q3_a_publisher_that_offers_too_little_is_counted_and_named(bench: Any) -> None:
     node = bench.add(WatchedNode)
     found: list[DiagnosticArray] = bench.collect(DiagnosticArray, '/diagnostics')
@@ -52,7 +57,9 @@ def test_Q1_Q3_a_publisher_that_offers_too_little_is_counted_and_named(bench: An
     assert bench.spin_until(
         lambda: told() and told()['/watched: qos'].level == DiagnosticStatus.ERROR, 10
     )
-    assert '/words' in told()['/watched: qos'].message
+    report = told()['/watched: qos']
+    assert '/words' in report.message
+    assert (report.values[0].key, report.values[0].value) == ('condition', 'incompatible')
     task = told()['/watched: task']
     assert (task.level, task.message) == (DiagnosticStatus.WARN, 'late')
     assert [(value.key, value.value) for value in task.values] == [('age_ms', '12.35')]
@@ -69,6 +76,7 @@ def test_T22_what_is_dropped_before_it_is_taken_is_counted(bench: Any) -> None:
     assert bench.spin_until(heard, 10)
     bench.spin_until(lambda: False, 0.1)
     assert not node.watch.trouble
+    assert condition(node) == 'matched'
     # One deep, and nobody takes them meanwhile: of five, four are never seen.
     before = len(node.heard)
     for number in range(5):
@@ -78,6 +86,7 @@ def test_T22_what_is_dropped_before_it_is_taken_is_counted(bench: Any) -> None:
     assert node.heard[before:] == ['4']
     assert node.watch.trouble['/words'].lost == 4
     assert node.watch.sentences() == ['/words: 4 messages lost']
+    assert condition(node) == 'lost'
     # The numbers of two publishers cannot be told apart: they are let be, not mixed up.
     other = bench.probe.create_publisher(String, 'words', 10)
     assert bench.spin_until(lambda: node.source.get_publisher_count() == 2, 10)

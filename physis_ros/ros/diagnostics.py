@@ -70,7 +70,7 @@ class Diagnostics:
     def __init__(self, node: Node, watch: QosWatch, period_s: float = 1.0) -> None:
         self._node = node
         self._watch = watch
-        self._tasks: dict[str, Callable[[], Report]] = {'qos': self._qos}
+        self._tasks: dict[str, Callable[[], Report]] = {'qos': self.qos}
         self._publisher = watch.advertise(DiagnosticArray, '/diagnostics', SENSOR_OUT)
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timer = node.create_timer(period_s, self.publish, clock=steady)
@@ -101,7 +101,7 @@ class Diagnostics:
             values=[KeyValue(key=k, value=_text(v)) for k, v in report.values.items()],
         )
 
-    def _qos(self) -> Report:
+    def qos(self) -> Report:
         """Report mismatches and losses."""
         sentences = self._watch.sentences()
         values = {
