@@ -75,6 +75,7 @@ def receive(folder: Path, count: int) -> None:
     from physis_ros.ros.executor import make_executor
     from physis_ros.ros.qos import QosWatch, images_in
     from physis_ros.ros.source import Source
+    from physis_ros.ros.wam_inputs import colour_of  # noqa: F401  # not while pictures come
 
     rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     node, executor = Node('model'), make_executor()
@@ -172,6 +173,8 @@ def account(turns: list[dict[str, Any]]) -> dict[str, Any]:
         # The middleware may count some that were lost before the first one came, too.
         unnoticed += max(missing - one['lost'], 0)
         later = one['came'][SETTLE:]
+        if not len(later):
+            continue
         ages.append((later[:, 1] - later[:, 0]) / 1e6)
         spent.append(later[:, 2] / 1e3)
         copied.append(later[:, 3] / 1e3)
