@@ -48,6 +48,8 @@ def options(tmp_path: Path, *arguments: str) -> demo_options.DemoOptions:
         (['--episodes', '0'], '--episodes must be from 1 to 10000, got 0'),
         (['--seconds', 'nan'], '--seconds must be from 2 to 86400, got nan'),
         (['--servo-hz', '5'], '--servo-hz must be from 10 to 1000, got 5.0'),
+        (['--servo-hz', '0'], '--servo-hz must be from 10 to 1000, got 0.0'),
+        (['--period-ms', '0'], '--period-ms must be from 1 to 60000, got 0.0'),
         (['--delay-ms', '-1'], '--delay-ms must be from 0 to 5000, got -1.0'),
         (['--streams', '0'], '--streams must be from 1 to 8, got 0'),
         (['--streams', '2', '--speed', '2'], '--speed must be 1 with several arms'),

@@ -24,6 +24,8 @@ MOST_STREAMS = 8
 # [ms] For each stream, so that all together ask no more of the engine than one; but a chunk covers
 # 400 ms, and the next must be there well before it ends.
 PERIOD_MS, LONGEST_PERIOD_MS = 100.0, 300.0
+# [Hz] Of one arm, and of each of several: their players share the cores with the engine.
+SERVO_HZ, SERVO_HZ_OF_SEVERAL = 250.0, 100.0
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class DemoOptions:
     seconds: float = 10.0
     seed: int = 0
     workers: int = 2
-    servo_hz: float = 250.0
+    servo_hz: float = SERVO_HZ
     delay_ms: float = 0.0
     model: str = 'reach'
     grouping: str = 'stage'
@@ -130,8 +132,9 @@ def parse(arguments: Sequence[str] | None = None) -> DemoOptions:
     add('--out', type=Path, metavar='DIR', help='output folder, default out/demo-<time>')
     add('--workers', type=int, default=default.workers, metavar='W',
         help='worker processes of the engine, default %(default)s')  # fmt: skip
-    add('--servo-hz', type=float, default=default.servo_hz, metavar='F',
-        help='commands per second, default %(default)s')  # fmt: skip
+    add('--servo-hz', type=float, metavar='F',
+        help=f'commands per second, default {SERVO_HZ:g}, {SERVO_HZ_OF_SEVERAL:g} for each of '
+        'several arms')  # fmt: skip
     add('--delay-ms', type=float, default=default.delay_ms, metavar='X',
         help='camera images come so much later [ms], default %(default)s')  # fmt: skip
     add('--kv-rule', choices=list(KV_MODELS), default='same_step',
@@ -162,6 +165,8 @@ def options(args: argparse.Namespace) -> DemoOptions:
     """Return what was asked for."""
     out = args.out or Path('out') / time.strftime('demo-%Y%m%d-%H%M%S')
     clean = args.kv_rule == 'clean'
+    servo_hz = SERVO_HZ if args.streams == 1 else SERVO_HZ_OF_SEVERAL
+    period_ms = min(PERIOD_MS * max(args.streams, 1), LONGEST_PERIOD_MS)
     return DemoOptions(
         out=out.absolute(),
         trace=(args.trace or out / 'trace.json').absolute(),
@@ -169,7 +174,7 @@ def options(args: argparse.Namespace) -> DemoOptions:
         seconds=args.seconds,
         seed=args.seed,
         workers=args.workers,
-        servo_hz=args.servo_hz,
+        servo_hz=servo_hz if args.servo_hz is None else args.servo_hz,
         delay_ms=args.delay_ms,
         model=args.model or KV_MODELS[args.kv_rule],
         # Clean weights keep all passes of a block on one worker.
@@ -178,7 +183,7 @@ def options(args: argparse.Namespace) -> DemoOptions:
         merge=args.merge,
         speed=args.speed,
         streams=args.streams,
-        period_ms=args.period_ms or min(PERIOD_MS * max(args.streams, 1), LONGEST_PERIOD_MS),
+        period_ms=period_ms if args.period_ms is None else args.period_ms,
         json=args.json,
         report=not args.no_report,
     )
