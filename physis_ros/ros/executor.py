@@ -19,7 +19,8 @@ def make_executor(context: Context | None = None) -> Executor:
     :param context: the default context when not given.
     """
     try:
-        from rclpy.experimental.events_executor import EventsExecutor
+        from physis_ros.ros.quiet_executor import QuietExecutor
     except ImportError:
         return SingleThreadedExecutor(context=context)
-    return EventsExecutor(context=context)
+    made: Executor = QuietExecutor(context)
+    return made

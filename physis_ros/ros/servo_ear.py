@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.subscription import Subscription
 
@@ -21,8 +20,6 @@ from physis_ros.ros import qos
 
 KIND = 'physis_ros/msg/PlaybackStatus'
 LOOK_S = 1.0
-# An event that waits for a subscription which is gone by then would end the executor.
-NO_EVENTS = SubscriptionEventCallbacks(use_default_callbacks=False)
 
 
 class ServoEar:
@@ -50,7 +47,7 @@ class ServoEar:
         there = {t for t, kinds in found if KIND in kinds and self._node.count_publishers(t)}
         for topic in there - set(self._topics):
             self._topics[topic] = self._node.create_subscription(
-                PlaybackStatus, topic, self._on_status, qos.LATCHED, event_callbacks=NO_EVENTS
+                PlaybackStatus, topic, self._on_status, qos.LATCHED
             )
         for topic in set(self._topics) - there:
             self._node.destroy_subscription(self._topics.pop(topic))
