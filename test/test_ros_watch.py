@@ -46,7 +46,7 @@ def test_Q1_Q3_a_publisher_that_offers_too_little_is_counted_and_named(bench: An
     found: list[DiagnosticArray] = bench.collect(DiagnosticArray, '/diagnostics')
     offered = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
     bench.probe.create_publisher(String, 'words', offered)
-    assert bench.spin_until(lambda: node.watch.trouble, 10)
+    assert bench.spin_until(node.watch.sentences, 10)
     item = node.watch.trouble['/words']
     assert (item.incompatible, item.policy) == (1, 'RELIABILITY')
     assert node.watch.sentences() == ['/words: 1 peers with incompatible QoS (RELIABILITY)']
@@ -63,6 +63,33 @@ def test_Q1_Q3_a_publisher_that_offers_too_little_is_counted_and_named(bench: An
     task = told()['/watched: task']
     assert (task.level, task.message) == (DiagnosticStatus.WARN, 'late')
     assert [(value.key, value.value) for value in task.values] == [('age_ms', '12.35')]
+
+
+def test_Q3_what_could_not_be_matched_is_no_error_any_more_when_it_has_gone(bench: Any) -> None:
+    node = bench.add(WatchedNode)
+    offered = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+    careless = [bench.probe.create_publisher(String, 'words', offered) for _ in range(2)]
+    one, both = (f'/words: {count} peers with incompatible QoS (RELIABILITY)' for count in (1, 2))
+    assert bench.spin_until(lambda: node.watch.sentences() == [both], 10)
+    assert condition(node) == 'incompatible'
+    # One that matches is no reason to forget them.
+    words_out = bench.probe.create_publisher(String, 'words', 10)
+    assert bench.spin_until(words_out.get_subscription_count, 10)
+    bench.probe.destroy_publisher(careless.pop())
+    assert bench.spin_until(lambda: node.watch.sentences() == [one], 10)
+    assert condition(node) == 'incompatible'
+    bench.probe.destroy_publisher(careless.pop())
+    assert bench.spin_until(lambda: condition(node) == 'matched', 10)
+    assert node.diagnostics.qos().level is Level.OK
+    # What there was is still counted.
+    assert node.watch.trouble['/words'].incompatible == 2
+    # The other way round, and our own end goes.
+    told_out = node.watch.advertise(String, 'told', qos.COMMAND)
+    bench.probe.create_subscription(String, 'told', node.heard.append, qos.LATCHED)
+    assert bench.spin_until(lambda: condition(node) == 'incompatible', 10)
+    assert node.watch.sentences() == ['/told: 1 peers with incompatible QoS (DURABILITY)']
+    node.destroy_publisher(told_out)
+    assert bench.spin_until(lambda: condition(node) == 'matched', 10)
 
 
 def test_T22_what_is_dropped_before_it_is_taken_is_counted(bench: Any) -> None:

@@ -116,7 +116,7 @@ class Diagnostics:
         """Return what is the matter with the topics, the worst first."""
         if not trouble:
             return Condition('matched', Level.OK, 'all peers match, nothing lost')
-        if any(item.incompatible for item in self._watch.trouble.values()):
+        if any(item.refused for item in self._watch.trouble.values()):
             return Condition('incompatible', Level.ERROR, trouble)
         return Condition('lost', Level.WARN, trouble)
 

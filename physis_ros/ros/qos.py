@@ -17,9 +17,11 @@ from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import (
     DurabilityPolicy,
+    QoSCompatibility,
     QoSPolicyKind,
     QoSProfile,
     ReliabilityPolicy,
+    qos_check_compatible,
     qos_policy_name_from_kind,
 )
 from rclpy.qos_overriding_options import QoSOverridingOptions
@@ -66,12 +68,16 @@ class TopicTrouble:
     """
     What went wrong on one topic so far.
 
+    :param incompatible: peers that could not be matched.
+    :param policy: why the last of them could not.
+    :param refused: those that are there now; as of :meth:`QosWatch.sentences`.
     :param told: messages that the middleware said to be lost.
     :param missed: messages that a publisher numbered and that never came, those among them.
     """
 
     incompatible: int = 0
     policy: str = ''
+    refused: int = 0
     told: int = 0
     missed: int = 0
 
@@ -174,12 +180,19 @@ class QosWatch:
         )
 
     def sentences(self) -> list[str]:
-        """Return what a person should know, worst first."""
+        """
+        Return what a person should know, worst first.
+
+        A peer that could not be matched is told of until it, or our own end, has gone.
+        """
         items = self.trouble.items()
+        for topic, item in items:
+            # The middleware tells of each that comes, and of none that goes.
+            item.refused = self._refused(topic) if item.incompatible else 0
         found = [
-            f'{topic}: {item.incompatible} peers with incompatible QoS ({item.policy})'
+            f'{topic}: {item.refused} peers with incompatible QoS ({item.policy})'
             for topic, item in items
-            if item.incompatible
+            if item.refused
         ]
         lost = [f'{topic}: {item.lost} messages lost' for topic, item in items if item.lost]
         return found + lost
@@ -196,6 +209,17 @@ class QosWatch:
         """Return how many messages of a topic never came."""
         item = self.trouble.get(topic)
         return 0 if item is None else item.lost
+
+    def _refused(self, topic: str) -> int:
+        """Return how many peers that are there cannot be matched with an end of ours."""
+        node = self._node
+        read = [s.qos_profile for s in node.subscriptions if s.topic_name == topic]
+        written = [p.qos_profile for p in node.publishers if p.topic_name == topic]
+        offers = [peer.qos_profile for peer in node.get_publishers_info_by_topic(topic)]
+        wishes = [peer.qos_profile for peer in node.get_subscriptions_info_by_topic(topic)]
+        return sum(any(_apart(offer, ours) for ours in read) for offer in offers) + sum(
+            any(_apart(ours, wish) for ours in written) for wish in wishes
+        )
 
     def _incompatible(self, topic: str, peer: str, refused: Rise, info: Any) -> None:
         """Count and say that a peer asks for, or offers, something that cannot be matched."""
@@ -216,6 +240,11 @@ class QosWatch:
         missing = sequence.came(info)
         if missing:
             self.trouble.setdefault(topic, TopicTrouble()).missed += missing
+
+
+def _apart(offered: QoSProfile, asked: QoSProfile) -> bool:
+    """Whether no message passes from a publisher to a subscription."""
+    return bool(qos_check_compatible(offered, asked)[0] == QoSCompatibility.ERROR)
 
 
 def _policy_name(kind: int) -> str:
