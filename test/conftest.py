@@ -69,6 +69,10 @@ class Bench:
                 node.close()
             node.destroy_node()
         self.executor.shutdown()
+        # rclpy leaves this one, which keeps the node in the graph, where later tests would see it.
+        for machine in (getattr(node, '_state_machine', None) for node in self._nodes):
+            if machine is not None:
+                machine.destroy_when_not_in_use()
 
 
 def shared_domain() -> int:
