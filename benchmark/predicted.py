@@ -33,14 +33,12 @@ from physis_ros.engine.devices import Device, DevicePool
 from physis_ros.engine.groupings import Grouping
 from physis_ros.engine.handover import HandoverProbe
 from physis_ros.engine.measure import Effort, begin_profile, measure_profile
-from physis_ros.engine.plan import Plan, Targets, predict
+from physis_ros.engine.plan import ROOM, Plan, Targets, predict
 from physis_ros.engine.pool import Pool
 from physis_ros.engine.profile import Profile
 from physis_ros.engine.weights import weigh
 
 BAR, ENOUGH = 0.10, 6
-# Room between beats, as a share of the period: what a stream at its SLO has, too.
-ROOM = 1.15
 _BYTES = 10**9
 _VARIED = 16
 
@@ -182,9 +180,12 @@ def _interval_ns(stamps: Sequence[int], fill: int) -> float:
 
 def planned(profile: Profile, case: Case, pace_s: float = 0.0) -> Plan:
     """Predict one case."""
-    cost, names = profile.cost('chunk'), [f'cpu{i}' for i in range(case.workers)]
+    cost, link = profile.cost('chunk'), profile.link('cpu')
     devices = DevicePool(
-        tuple(Device(n, _BYTES, link_bytes_per_s=profile.hop_bytes_per_s) for n in names),
+        tuple(
+            Device(f'cpu{i}', _BYTES, link_bytes_per_s=link.bytes_per_s, hop_s=link.hop_s)
+            for i in range(case.workers)
+        ),
         profile.hop_s,
     )
     targets = Targets(streams=case.streams, slo_s=pace_s, max_batch=case.rows)
@@ -225,7 +226,7 @@ def compare(model: str, turns: int, chunks: int, samples: int, limit_s: float) -
         'model': model, 'bar': BAR, 'rounds': len(profiles),
         'plans': [row.as_dict() for row in rows], 'plans_within_bar': kept,
         'task_us': median([p.task_s for p in profiles]) * 1e6,
-        'hop_us': median([p.hop_s for p in profiles]) * 1e6,
+        'hop_us': median([p.link('cpu').hop_s for p in profiles]) * 1e6,
         'crowding': median([p.crowding for p in profiles]),
         'took_s': time.monotonic() - start_s, 'holds': kept >= ENOUGH,
     }  # fmt: skip

@@ -10,7 +10,9 @@ import pytest
 
 from physis_ros import cli
 from physis_ros.commands import local
-from physis_ros.commands.specs import DeviceSpec, device_pool, parse_spec
+from physis_ros.commands.specs import US, DeviceSpec, device_pool, parse_spec
+from physis_ros.engine import plan as planning
+from physis_ros.engine.profile import load
 from physis_ros.errors import ParameterError
 
 MODEL = 'synthetic:blocks=3,steps=2,tokens=4,width=8,heads=2,window=1'
@@ -54,6 +56,8 @@ def test_a_profile_is_a_readable_file(profile: Path) -> None:
     assert len(content['timings']) == content['wanted'] == 14
     assert content['task_s'] > 0
     assert content['hop_s'] > 0
+    kinds = [device.partition(':')[0] for device in local.peers('cpu')]
+    assert [link['to'] for link in content['links']] == kinds
     assert len(content['sizes']['weights']) == 3
 
 
@@ -183,34 +187,73 @@ def test_bad_input_is_refused_before_anything_is_measured(
 
 def test_devices_are_written_short() -> None:
     assert parse_spec('cpu') == DeviceSpec('cpu')
-    assert parse_spec('h100*8,memory=77,speed=9.5,link=450,uplink=50,node=b') == DeviceSpec(
-        'h100', 8, 77 * GB, 9.5, 450 * GB, 50 * GB, 'b'
+    full = 'h100*8,memory=77,speed=9.5,link=450,uplink=50,node=b,hop=5,uplink_hop=20'
+    assert parse_spec(full) == DeviceSpec(
+        'h100', 8, 77 * GB, 9.5, 450 * GB, 50 * GB, 'b', 5 * US, 20 * US
     )
-    found = device_pool([DeviceSpec('cpu', 2), DeviceSpec('a', 1, 50, 2.0)],
-                        lambda name: 100, 10, 1e-5, 3e9)  # fmt: skip
-    assert [(d.name, d.memory_bytes, d.speed) for d in found.devices] == [
-        ('cpu#0', 40, 1.0), ('cpu#1', 40, 1.0), ('a', 40, 2.0),
-    ]  # fmt: skip
     for text, reason in (
         ('', 'of the form'), ('cpu*0', 'at least one'), ('cpu,size=3', "got 'size'"),
         ('cpu,memory=big', "memory must be a number > 0, got 'big'"),
+        ('cpu,hop=0', "hop must be a number > 0, got '0'"),
     ):  # fmt: skip
         with pytest.raises(ParameterError, match=reason):
             parse_spec(text)
 
 
-def test_a_fleet_is_planned_for_the_most_streams(
+def test_devices_of_a_kind_share_the_memory_of_this_machine(profile: Path) -> None:
+    found = load(profile)
+    reserve = found.sizes.reserve
+    specs = [DeviceSpec('cpu', 2), DeviceSpec('a', 1, reserve + 7, 2.0)]
+    pool = device_pool(specs, lambda name: 2 * reserve + 80, found)
+    assert [(d.name, d.memory_bytes, d.speed) for d in pool.devices] == [
+        ('cpu#0', 40, 1.0), ('cpu#1', 40, 1.0), ('a', 7, 2.0),
+    ]  # fmt: skip
+
+
+def test_what_is_printed_is_what_is_held_against_runs(
     profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Stages of 1 ms at the median and of 2 ms in a whole chunk: the latter count."""
+    content = json.loads(profile.read_text())
+    for timing in content['timings']:
+        end, rows = timing['kind'] in ('encode', 'decode'), timing['batch']
+        timing.update(p50_s=1e-3, p99_s=4e-3 * rows, chunk_s=1e-9 if end else 2e-3 * rows)
+    content.update(hop_s=0.0, deliver_s=0.0, turn_s=0.0, task_s=0.0, crowding=1.0)
+    path = changed(profile, tmp_path / 'skewed.json', **content)
+    alone = ['plan', '--model', MODEL, '--devices', 'cpu', '--profile', str(path)]
+    assert cli.main([*alone, '--max-batch', '1', '--json']) == 0
+    usual = json.loads(capsys.readouterr().out)['picked_usual']
+    assert usual == pytest.approx({'period_s': 0.012, 'response_s': 0.012, 'pace_s': 0.0138})
+    assert cli.main([*alone, '--max-batch', '1']) == 0
+    said = 'usually (median chunk) period 12.00 ms; response 12.00 ms where one enters each 13.80'
+    assert said in capsys.readouterr().out
+
+
+def test_a_fleet_is_planned_for_the_most_streams(
+    profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """Six stages of 1 ms, ends for nothing, no gain from batches: six streams in 20 ms on two."""
     content = json.loads(profile.read_text())
     for timing in content['timings']:
         end = timing['kind'] in ('encode', 'decode')
         timing['p50_s'] = timing['p99_s'] = 1e-9 if end else 1e-3 * timing['batch']
-    costs = {'hop_s': 0.0, 'task_s': 0.0, 'crowding': 1.0, 'timings': content['timings']}
+    links = [{'to': 'cpu', 'hop_s': 0.0, 'bytes_per_s': 1e12}]
+    costs = {
+        'hop_s': 0.0, 'task_s': 0.0, 'crowding': 1.0, 'timings': content['timings'],
+        'links': links,
+    }  # fmt: skip
     path = changed(profile, tmp_path / 'flat.json', **costs)
     arguments = planned(path, '--objective', 'fleet', '--slo-ms', '20', '--max-batch', '1')
     assert cli.main([*arguments, '--json']) == 0
-    assert json.loads(capsys.readouterr().out)['streams'] == 6
+    found = json.loads(capsys.readouterr().out)
+    assert (found['streams'], found['more_may_fit']) == (6, False)
     assert cli.main([*arguments, '--json', '--streams', '2']) == 0
     assert json.loads(capsys.readouterr().out)['streams'] == 2
+    # The search has an end, which is told apart from that of the pool.
+    monkeypatch.setattr(planning, 'MOST_STREAMS', 5)
+    assert cli.main([*arguments, '--json']) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found['streams'], found['more_may_fit']) == (5, True)
+    assert cli.main(arguments) == 0
+    assert 'no more than 5 streams are tried' in capsys.readouterr().out

@@ -15,6 +15,7 @@ from physis_ros.engine.cost import BatchCurve, ModelCost
 from physis_ros.engine.devices import Device, DevicePool
 from physis_ros.engine.groupings import Grouping, groupings, named
 from physis_ros.engine.plan import (
+    ROOM,
     Targets,
     choose,
     most_streams,
@@ -22,8 +23,18 @@ from physis_ros.engine.plan import (
     plans,
     predict,
     table,
+    usually,
 )
-from physis_ros.engine.profile import Profile, Sizes, Timing, check, load, spec_hash
+from physis_ros.engine.profile import (
+    FORMAT,
+    Link,
+    Profile,
+    Sizes,
+    Timing,
+    check,
+    load,
+    spec_hash,
+)
 from physis_ros.engine.virtual import S, VirtualPool
 from physis_ros.errors import ParameterError, PlanError
 
@@ -51,8 +62,9 @@ def profile() -> Profile:
     ]
     sizes = Sizes((10, 20, 30), 7, 128, 20, 100, 200)
     return Profile(
-        'tiny', spec_hash(SPEC), 'cpu', {'torch': '2'}, 2, 3, sizes, (*timings, *ends), 1e-5, 1e9
-    )
+        'tiny', spec_hash(SPEC), 'cpu', {'torch': '2'}, 2, 3, sizes, (*timings, *ends), 1e-5,
+        (Link('cpu', 2e-5, 1e9),),
+    )  # fmt: skip
 
 
 def cost(fixed_s: float = 0.0, row_s: float = 0.004) -> ModelCost:
@@ -115,7 +127,7 @@ def test_foreign_and_old_profiles_are_refused() -> None:
 @pytest.mark.parametrize(
     ('change', 'message'),
     [
-        ({'format': 0}, 'must have format 2, got 0'),
+        ({'format': 0}, f'must have format {FORMAT}, got 0'),
         ({'timings': [{'kind': 'first'}]}, 'is damaged'),
         ({'blocks': 4}, 'for 4 blocks, got 3'),
     ],
@@ -220,6 +232,21 @@ def test_the_usual_response_is_that_of_most_chunks() -> None:
     plan = predict(model, pool(1), target, Grouping('serial', 1, 1), 4)
     assert plan is not None
     assert 0.102 < plan.usual_response_s < plan.response_s < plan.allowed_s
+
+
+def test_usually_is_the_median_of_chunks_with_a_little_room() -> None:
+    """What each piece adds to a chunk, flat out and one each 1.15 periods, or at the SLO."""
+    model, targets = replace(cost(0.002, 0.002), entry_s=0.006), Targets(max_batch=4)
+    plan = predict(model, pool(1), targets, Grouping('serial', 1, 1), 4)
+    assert plan is not None
+    found = usually(model, pool(1), targets, plan)
+    assert found.period_s == plan.period_s
+    assert found.pace_s == pytest.approx(ROOM * plan.period_s)
+    calm = predict(model, pool(1), replace(targets, slo_s=found.pace_s), plan.grouping, 4)
+    assert calm is not None
+    assert found.response_s == calm.usual_response_s < plan.response_s
+    slow = usually(model, pool(1), replace(targets, slo_s=1.0), plan)
+    assert (slow.pace_s, slow.response_s) == pytest.approx((1.0, 0.102))
 
 
 def test_a_chunk_hops_in_and_out() -> None:

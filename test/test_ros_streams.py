@@ -24,7 +24,7 @@ from test_ros_live import set_all
 
 from physis_ros.backbones.registry import read_spec
 from physis_ros.commands.local import device_name, versions
-from physis_ros.engine.profile import Profile, Sizes, Timing, spec_hash
+from physis_ros.engine.profile import FORMAT, Link, Profile, Sizes, Timing, spec_hash
 from physis_ros.errors import ParameterError
 from physis_ros.msg import ActionChunk, StreamStatus
 from physis_ros.ros import conversions, qos
@@ -271,7 +271,7 @@ def profile(path: Path) -> Path:
     sizes = Sizes((10,) * SPEC.blocks, 7, 128, 20, 100, 200)
     made = Profile(
         SPEC.name, spec_hash(SPEC), device_name('cpu'), versions(), SPEC.steps, SPEC.blocks,
-        sizes, (*timings, *ends), 1e-6, 1e9,
+        sizes, (*timings, *ends), 1e-6, (Link('cpu', 1e-6, 1e9),),
     )  # fmt: skip
     made.save(path)
     return path
@@ -318,7 +318,7 @@ def test_what_does_not_fit_beside_the_others_is_refused_and_they_go_on(
 
 @pytest.mark.parametrize(
     ('content', 'words'),
-    [('{}', 'must have format 1, got None'), ('', 'cannot be read')],
+    [('{}', f'must have format {FORMAT}, got None'), ('', 'cannot be read')],
 )
 def test_a_profile_that_is_none_is_refused_at_configure(
     bench: Any, tmp_path: Path, content: str, words: str

@@ -8,6 +8,7 @@ import platform
 from pathlib import Path
 
 from physis_ros import __version__
+from physis_ros.engine.devices import device_kind
 from physis_ros.errors import ParameterError
 
 CPU = 'cpu'
@@ -31,6 +32,18 @@ def known_device(name: str) -> str:
     if full not in known:
         raise ParameterError('device', f'one of {known}', name)
     return full
+
+
+def peers(device: str) -> list[str]:
+    """
+    Return a device of each kind that one can exchange messages with, one of its own kind first.
+
+    Another one of its kind where there is, else itself.
+    """
+    found: dict[str, str] = {}
+    for name in (*(name for name in known_devices() if name != device), device):
+        found.setdefault(device_kind(name), name)
+    return [found.pop(device_kind(device)), *found.values()]
 
 
 def device_name(device: str) -> str:

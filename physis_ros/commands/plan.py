@@ -11,7 +11,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from physis_ros.errors import ParameterError, PlanError
 
 if TYPE_CHECKING:
     from physis_ros.commands.specs import DeviceSpec
-    from physis_ros.engine.plan import Plan, Targets
+    from physis_ros.engine.plan import Plan, Targets, Usual
     from physis_ros.engine.profile import Profile
 
 SAMPLES = 30
@@ -36,7 +36,8 @@ def add_plan_parser(subparsers: Any) -> None:
         'plan',
         help='cut a model into groups and place them on devices',
         description='Cut a model into groups of stages, place them on devices, predict and pick. '
-        'Devices: NAME[*COUNT][,memory=GB][,speed=S][,link=GB/s][,uplink=GB/s][,node=NAME]. '
+        'Devices: NAME[*COUNT][,memory=GB][,speed=S][,link=GB/s][,uplink=GB/s][,hop=us]'
+        '[,uplink_hop=us][,node=NAME]. '
         'cpu and cuda:N are of this machine; any other needs its memory, and its speed relative '
         'to the profiled device.',
     )
@@ -73,11 +74,10 @@ def plan(args: argparse.Namespace) -> int:
 
     targets, specs = _targets(args), _specs(args.devices)
     found = _profile(args, specs)
-    pool = device_pool(
-        specs, local.memory_bytes, found.sizes.reserve, found.hop_s, found.hop_bytes_per_s
-    )
+    pool = device_pool(specs, local.memory_bytes, found)
     model = found.cost('p99')
-    if args.streams is None and args.objective == 'fleet':
+    sought = args.streams is None and args.objective == 'fleet'
+    if sought:
         targets = replace(targets, streams=planning.most_streams(model, pool, targets))
     options = planning.plans(model, pool, targets)
     schemes = [
@@ -100,15 +100,17 @@ def plan(args: argparse.Namespace) -> int:
             print(json.dumps({**_choice(best, schemes), 'refusal': str(refusal)}))
         print(f'{title}\n{planning.table(best)}\n', file=sys.stderr if args.json else None)
         raise
-    typical = planning.predict(
-        found.cost('p50'), pool, targets, chosen.grouping, chosen.max_batch
-    ) or chosen  # fmt: skip
+    usual = planning.usually(found.cost('chunk'), pool, targets, chosen)
+    # Where the search for the most ended at its limit, there may be room for more.
+    more = sought and targets.streams == planning.MOST_STREAMS
     if args.json:
-        print(json.dumps(_as_dict(best, schemes, chosen, typical)))
+        print(json.dumps({**_as_dict(best, schemes, chosen, usual), 'more_may_fit': more}))
         return 0
     print(f'{title}\n{planning.table(best, chosen)}\n\nnamed plans')
     print(planning.table(schemes, chosen) + '\n')
-    print(_told(chosen, typical, [device.name for device in pool.devices], args.objective))
+    print(_told(chosen, usual, [device.name for device in pool.devices], args.objective))
+    if more:
+        print(f'  no more than {planning.MOST_STREAMS} streams are tried; there may be room')
     return 0
 
 
@@ -174,15 +176,15 @@ def _profile(args: argparse.Namespace, specs: Sequence[DeviceSpec]) -> Profile:
     return found
 
 
-def _told(chosen: Plan, typical: Plan, names: Sequence[str], objective: str) -> str:
+def _told(chosen: Plan, usual: Usual, names: Sequence[str], objective: str) -> str:
     """Return the choice in words."""
     lines = [
         f'picked for {objective}, streams: {len(chosen.placements)}: '
         f'{chosen.grouping.scheme} ({chosen.grouping.shape}) on '
         f'{len(chosen.devices)} of {len(names)} devices, batches of up to {chosen.max_batch}, '
         f'{chosen.in_flight} chunks in flight',
-        f'  usually (p50) period {typical.period_s * 1e3:.2f} ms, response '
-        f'{typical.response_s * 1e3:.2f} ms, worst age {typical.worst_age_s * 1e3:.2f} ms',
+        f'  usually (median chunk) period {usual.period_s * 1e3:.2f} ms; response '
+        f'{usual.response_s * 1e3:.2f} ms where one enters each {usual.pace_s * 1e3:.2f} ms',
     ]
     hosts = chosen.hosts[0]
     for device in chosen.devices:
@@ -195,13 +197,13 @@ def _told(chosen: Plan, typical: Plan, names: Sequence[str], objective: str) -> 
 
 
 def _as_dict(
-    best: Sequence[Plan], schemes: Sequence[Plan], chosen: Plan, typical: Plan
+    best: Sequence[Plan], schemes: Sequence[Plan], chosen: Plan, usual: Usual
 ) -> dict[str, Any]:
     return {
         **_choice(best, schemes),
         'streams': len(chosen.placements),
         'picked': {**_figures(chosen), 'hosts': [list(hosts) for hosts in chosen.hosts]},
-        'picked_p50': _figures(typical),
+        'picked_usual': asdict(usual),
     }
 
 

@@ -85,7 +85,7 @@ def measured(
     begun = earlier
     if begun is None:
         weights = weigh(lambda blocks: open_backbone(model, device, blocks), spec.blocks)
-        handover = measure_handover(model, spec.blocks, device)
+        handover = measure_handover(model, spec.blocks, device, local.peers(device))
         name = local.device_name(device)
         begun = begin_profile(spec, weights, handover, device, name, local.versions(), effort)
     with tqdm(total=begun.wanted, desc=f'profile of {spec.name}', unit='timing') as bar:
@@ -109,10 +109,15 @@ def described(made: Profile) -> str:
         f'  weights {min(sizes.weights) / mb:.2f} to {max(sizes.weights) / mb:.2f} MB a block, '
         f'{sizes.shared / mb:.2f} MB around them; KV {sizes.kv / mb:.3f} MB a stage',
         f'  activations {sizes.activations / mb:.2f} MB, workspace {sizes.workspace / mb:.2f} MB',
-        f'  hop {made.hop_s * 1e6:.0f} us + {made.hop_bytes_per_s / 1e9:.1f} GB/s, engine '
-        f'{made.task_s * 1e6:.0f} us a task, {made.crowding:.2f} x the time beside a neighbour',
-        f'  result out after {(made.deliver_s or made.hop_s) * 1e6:.0f} us, the next chunk in '
-        f'after {made.turn_s * 1e6:.0f} us more',
+        f'  engine {made.task_s * 1e6:.0f} us a task, {made.crowding:.2f} x the time beside a '
+        'neighbour',
+        *(
+            f'  hop to {link.to}: {link.hop_s * 1e6:.0f} us + {link.bytes_per_s / 1e9:.1f} GB/s'
+            for link in made.links
+        ),
+        f'  a chunk in after {made.hop_s * 1e6:.0f} us, its result out after '
+        f'{(made.deliver_s or made.hop_s) * 1e6:.0f} us, the next one in after '
+        f'{made.turn_s * 1e6:.0f} us more',
         f'  {"kind":8}{"batch":>6}{"KV":>4}{"p50 ms":>10}{"chunk ms":>10}{"p99 ms":>10}',
     ]
     lines += [

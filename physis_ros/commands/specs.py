@@ -12,11 +12,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from physis_ros.engine.devices import Device, DevicePool
-from physis_ros.errors import ParameterError
+from physis_ros.engine.devices import Device, DevicePool, device_kind, room
+from physis_ros.engine.profile import Profile
+from physis_ros.errors import ParameterError, PlanError
 
-GB = 1_000_000_000
-KEYS = ('memory', 'speed', 'link', 'uplink', 'node')
+GB, US = 1_000_000_000, 1e-6
+KEYS = ('memory', 'speed', 'link', 'uplink', 'hop', 'uplink_hop', 'node')
 _FORM = re.compile(r'(?P<name>[^*,=]+)(\*(?P<count>\d+))?(,(?P<rest>.*))?')
 
 
@@ -29,6 +30,8 @@ class DeviceSpec:
     :param speed: relative to the profiled device; None: it is that device.
     :param link_bytes_per_s: to devices of its node; None: as profiled.
     :param uplink_bytes_per_s: to other nodes; None: as within the node.
+    :param hop_s: of a message beyond its bytes; None: as profiled.
+    :param uplink_hop_s: likewise to other nodes; None: as within the node.
     """
 
     name: str
@@ -38,6 +41,8 @@ class DeviceSpec:
     link_bytes_per_s: float | None = None
     uplink_bytes_per_s: float | None = None
     node: str = 'local'
+    hop_s: float | None = None
+    uplink_hop_s: float | None = None
 
     @property
     def foreign(self) -> bool:
@@ -71,15 +76,13 @@ def parse_spec(text: str) -> DeviceSpec:
         link_bytes_per_s=number['link'] * GB if 'link' in number else None,
         uplink_bytes_per_s=number['uplink'] * GB if 'uplink' in number else None,
         node=values.get('node', 'local'),
+        hop_s=number['hop'] * US if 'hop' in number else None,
+        uplink_hop_s=number['uplink_hop'] * US if 'uplink_hop' in number else None,
     )
 
 
 def device_pool(
-    specs: Sequence[DeviceSpec],
-    memory_of: Callable[[str], int],
-    reserve_bytes: int,
-    hop_s: float,
-    link_bytes_per_s: float,
+    specs: Sequence[DeviceSpec], memory_of: Callable[[str], int], found: Profile
 ) -> DevicePool:
     """
     Return the devices, numbered where there are several of a kind.
@@ -87,30 +90,59 @@ def device_pool(
     Devices of one kind on this machine share its memory.
 
     :param memory_of: memory of a device of this machine.
-    :param reserve_bytes: taken off each device for what it needs before it carries anything.
+    :param found: what a device needs before it carries anything, which is taken off its memory,
+        and what a hop costs where nothing is said of it.
     :raises ParameterError: when a device has no room for that.
+    :raises PlanError: when a link to a device of this machine was not measured.
     """
+    _check_pairs(specs, found)
     devices = []
     for spec in specs:
         memory = spec.memory_bytes
         if memory is None:
             memory = memory_of(spec.name) // spec.count
-        if memory <= reserve_bytes:
-            needed = f'above the {reserve_bytes / GB:.3f} GB that the model needs on each device'
-            raise ParameterError(f'memory of {spec.name}', needed, f'{memory / GB:.3f} GB')
-        link = spec.link_bytes_per_s or link_bytes_per_s
+        memory = room(spec.name, memory, found.sizes.reserve)
+        link_bytes_per_s, hop_s = _link(spec, found)
         devices += [
             Device(
                 name=spec.name if spec.count == 1 else f'{spec.name}#{number}',
-                memory_bytes=memory - reserve_bytes,
+                memory_bytes=memory,
                 speed=1.0 if spec.speed is None else spec.speed,
-                link_bytes_per_s=link,
-                uplink_bytes_per_s=spec.uplink_bytes_per_s or link,
+                link_bytes_per_s=link_bytes_per_s,
+                uplink_bytes_per_s=spec.uplink_bytes_per_s or link_bytes_per_s,
                 node=spec.node,
+                hop_s=hop_s,
+                uplink_hop_s=hop_s if spec.uplink_hop_s is None else spec.uplink_hop_s,
             )
             for number in range(spec.count)
         ]
-    return DevicePool(tuple(devices), hop_s)
+    return DevicePool(tuple(devices), found.hop_s)
+
+
+def _check_pairs(specs: Sequence[DeviceSpec], found: Profile) -> None:
+    """Refuse two devices of this machine when neither is of the kind that was profiled."""
+    own = found.link().to
+    others = [s for s in specs if not (s.foreign or _told(s)) and device_kind(s.name) != own]
+    if sum(spec.count for spec in others) > 1:
+        names = ' and '.join(spec.name for spec in others)
+        raise PlanError(
+            f'profile of {found.model} must hold the link between {names}, got those of '
+            f'{found.device}; measure it again on one of them, or give link= and hop='
+        )
+
+
+def _told(spec: DeviceSpec) -> bool:
+    return spec.link_bytes_per_s is not None and spec.hop_s is not None
+
+
+def _link(spec: DeviceSpec, found: Profile) -> tuple[float, float]:
+    """Return bytes per second and the time of a hop."""
+    if spec.link_bytes_per_s is not None and spec.hop_s is not None:
+        return spec.link_bytes_per_s, spec.hop_s
+    # Of a device that nobody here owns no more is known than of the one that was profiled.
+    measured = found.link('' if spec.foreign else device_kind(spec.name))
+    hop_s = measured.hop_s if spec.hop_s is None else spec.hop_s
+    return spec.link_bytes_per_s or measured.bytes_per_s, hop_s
 
 
 def _number(key: str, text: str) -> float:

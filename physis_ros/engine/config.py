@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from physis_ros.backbones.base import ModelSpec
+from physis_ros.engine.cost import MAILBOX_DEPTH
 from physis_ros.engine.grid import SCHEMES, Grouping, assign, group
 from physis_ros.errors import ParameterError
 
@@ -49,7 +50,7 @@ class PoolConfig:
     seed: int = 0
     devices: tuple[str, ...] = ()
     threads_per_worker: int = 1
-    mailbox_depth: int = 4
+    mailbox_depth: int = MAILBOX_DEPTH
     hop_timeout_s: float = 10.0
     open_timeout_s: float = 120.0
     max_streams: int = 4

@@ -16,6 +16,9 @@ import numpy as np
 from physis_ros.errors import ParameterError
 from physis_ros.types import FloatArray
 
+# Slots of each mailbox between two workers, unless a pool is asked for others.
+MAILBOX_DEPTH = 4
+
 
 @dataclass(frozen=True)
 class BatchCurve:
@@ -91,7 +94,7 @@ class ModelCost:
     curves: tuple[BatchCurve, ...]
     entry_s: float = 0.0
     exit_s: float = 0.0
-    mailbox_depth: int = 2
+    mailbox_depth: int = MAILBOX_DEPTH
     overlaps: bool = True
     crowding: float = 1.0
     deliver_s: float | None = None

@@ -24,6 +24,9 @@ class Device:
     :param link_bytes_per_s: to devices of its node, each way.
     :param uplink_bytes_per_s: to other nodes, each way.
     :param node: the machine it is in.
+    :param hop_s: of a message to or from a device of its node, beyond its bytes; None: what the
+        pool has. A hop takes as long as the slower of its two ends.
+    :param uplink_hop_s: likewise to or from another node.
     """
 
     name: str
@@ -32,6 +35,8 @@ class Device:
     link_bytes_per_s: float = 1e12
     uplink_bytes_per_s: float = 1e12
     node: str = 'local'
+    hop_s: float | None = None
+    uplink_hop_s: float | None = None
 
     def __post_init__(self) -> None:
         """
@@ -42,6 +47,10 @@ class Device:
         for name in ('memory_bytes', 'speed', 'link_bytes_per_s', 'uplink_bytes_per_s'):
             if not 0 < getattr(self, name) < float('inf'):
                 raise ParameterError(f'{self.name}.{name}', '> 0', getattr(self, name))
+        for name in ('hop_s', 'uplink_hop_s'):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < float('inf'):
+                raise ParameterError(f'{self.name}.{name}', '>= 0', value)
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,8 @@ class DevicePool:
     The devices that streams are placed on.
 
     :param devices: in an order that puts neighbours side by side.
-    :param hop_s: time of handing one message over, beyond its bytes.
+    :param hop_s: time of handing one message over, beyond its bytes: from the pool to a device,
+        and between devices that have none of their own.
     """
 
     devices: tuple[Device, ...]
@@ -95,11 +105,46 @@ class DevicePool:
         more = tuple(replace(last, name=f'{last.name}+{i + 1}') for i in range(count))
         return replace(self, devices=self.devices + more)
 
+    @property
+    def longest_hop_s(self) -> float:
+        """The longest time that handing a message over takes, beyond its bytes."""
+        ways = (True,) if len({device.node for device in self.devices}) == 1 else (True, False)
+        return max(self.hop_s, *(self.end_s(d, near) for d in self.devices for near in ways))
+
+    def end_s(self, device: Device, near: bool) -> float:
+        """
+        Return the time of a hop as far as one of its ends decides it.
+
+        :param near: whether the other end is in its node.
+        """
+        own = device.hop_s if near else device.uplink_hop_s
+        return self.hop_s if own is None else own
+
     def wire_s(self, source: int, target: int, size: int) -> float:
         """Return the time a message of ``size`` bytes takes from one device to another."""
         if source == target:
             return 0.0
         a, b = self.devices[source], self.devices[target]
-        if a.node == b.node:
-            return self.hop_s + size / min(a.link_bytes_per_s, b.link_bytes_per_s)
-        return self.hop_s + size / min(a.uplink_bytes_per_s, b.uplink_bytes_per_s)
+        near = a.node == b.node
+        hop_s = max(self.end_s(a, near), self.end_s(b, near))
+        if near:
+            return hop_s + size / min(a.link_bytes_per_s, b.link_bytes_per_s)
+        return hop_s + size / min(a.uplink_bytes_per_s, b.uplink_bytes_per_s)
+
+
+def device_kind(name: str) -> str:
+    """Return what kind of device a torch device is: ``cuda`` of ``cuda:1``."""
+    return name.partition(':')[0]
+
+
+def room(name: str, memory_bytes: int, reserve_bytes: int) -> int:
+    """
+    Return what streams may use of a device's memory.
+
+    :param reserve_bytes: what it needs before it carries anything.
+    :raises ParameterError: when nothing is left.
+    """
+    if memory_bytes <= reserve_bytes:
+        needed = f'above the {reserve_bytes / 1e9:.3f} GB that the model needs on each device'
+        raise ParameterError(f'memory of {name}', needed, f'{memory_bytes / 1e9:.3f} GB')
+    return memory_bytes - reserve_bytes

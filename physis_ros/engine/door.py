@@ -15,7 +15,7 @@ from physis_ros.engine.admission import Admitter
 from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.cost import BatchCurve, ModelCost
 from physis_ros.engine.demand import Demand, demand
-from physis_ros.engine.devices import Device, DevicePool
+from physis_ros.engine.devices import Device, DevicePool, device_kind, room
 from physis_ros.engine.grid import Grouping, group, place
 from physis_ros.engine.profile import Profile, check
 from physis_ros.engine.refusal import Refusal
@@ -103,7 +103,7 @@ def open_door(
     Make the door of a pool.
 
     :param memory_bytes: what each worker's device has for it.
-    :raises PlanError: when the profile is of another model.
+    :raises PlanError: when the profile is of another model, or lacks a link.
     :raises ParameterError: when a device has no room for what the model needs at all.
     """
     check(profile, spec)
@@ -111,17 +111,20 @@ def open_door(
     names = [config.device(worker) for worker in range(config.workers)]
     if names.count('cpu') > 1:
         cost = crowded(cost)
+    cost = replace(limited(cost, config.max_batch), mailbox_depth=config.mailbox_depth)
+    links = [profile.link(device_kind(name)) for name in names]
     devices = tuple(
         Device(
             name=f'worker {worker}',
-            memory_bytes=_left(worker, have, reserve),
+            memory_bytes=room(f'worker {worker}', have, reserve),
             # Workers on one accelerator take turns; those on a processor have cores of their own.
             speed=1.0 if name == 'cpu' else 1.0 / names.count(name),
-            link_bytes_per_s=profile.hop_bytes_per_s,
+            link_bytes_per_s=link.bytes_per_s,
+            hop_s=link.hop_s,
         )
-        for worker, (name, have) in enumerate(zip(names, memory_bytes, strict=True))
+        for worker, (name, link, have) in enumerate(zip(names, links, memory_bytes, strict=True))
     )
-    return Door(limited(cost, config.max_batch), DevicePool(devices, profile.hop_s), headroom)
+    return Door(cost, DevicePool(devices, profile.hop_s), headroom)
 
 
 def limited(cost: ModelCost, rows: int) -> ModelCost:
@@ -136,10 +139,3 @@ def crowded(cost: ModelCost) -> ModelCost:
     return replace(
         cost, curves=curves, entry_s=slow * cost.entry_s, exit_s=slow * cost.exit_s, crowding=1.0
     )
-
-
-def _left(worker: int, have: int, reserve: int) -> int:
-    if have <= reserve:
-        rule = f'above the {reserve / 1e9:.3f} GB that the model needs on each device'
-        raise ParameterError(f'memory of worker {worker}', rule, f'{have / 1e9:.3f} GB')
-    return have - reserve

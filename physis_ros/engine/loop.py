@@ -184,8 +184,10 @@ class WorkerLoop:
 
     def _arrive(self, header: Header, state: Tensor, held: Held, source: int, now_ns: int) -> None:
         task = _task(header, now_ns, source)
-        task.held = held
-        task.state = state if self._device == 'cpu' else state.to(self._device)
+        task.held, task.state = held, state
+        if self._device != 'cpu':
+            # Received is what lies on the device.
+            task.state, task.queued_ns = state.to(self._device), time.monotonic_ns()
         self._queue(task)
 
     def _queue(self, task: Task) -> None:

@@ -8,7 +8,6 @@ given out after each round. Needs the model with all its blocks.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -23,8 +22,6 @@ from physis_ros.engine.profile import Profile, Sizes, Timing, spec_hash
 from physis_ros.engine.sweep import Sweeper, kind_of, kinds
 from physis_ros.engine.weights import Weights
 from physis_ros.errors import ParameterError
-
-_COPIED = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -109,7 +106,7 @@ def begin_profile(
         sizes=_sizes(spec, weights, device, max(effort.batches)),
         timings=(),
         hop_s=handover.hop_s,
-        hop_bytes_per_s=_copy_rate(),
+        links=handover.links,
         task_s=handover.task_s,
         deliver_s=handover.deliver_s,
         turn_s=handover.turn_s,
@@ -229,15 +226,3 @@ def _with_workspace(profile: Profile, device: str) -> Profile:
     sizes = profile.sizes
     peak = torch.cuda.max_memory_allocated(device) - sum(sizes.weights) - sizes.shared
     return replace(profile, sizes=replace(sizes, workspace=max(sizes.workspace, peak)))
-
-
-def _copy_rate() -> float:
-    """Return bytes per second of a plain copy, which is what a hop does with its payload."""
-    source = torch.zeros(_COPIED, dtype=torch.uint8)
-    target = torch.zeros_like(source)
-    seconds = []
-    for _ in range(9):
-        start = time.perf_counter()
-        target.copy_(source)
-        seconds.append(time.perf_counter() - start)
-    return _COPIED / float(np.median(seconds))

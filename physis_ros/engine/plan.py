@@ -24,8 +24,11 @@ from physis_ros.engine.virtual import Output, S, VirtualPool, VirtualStream
 from physis_ros.errors import ParameterError, PlanError
 
 OBJECTIVES = ('youngest', 'fleet')
+# Room between beats, as a share of the period: what a stream at its SLO has, too.
+ROOM = 1.15
 _SETTLE, _CHUNKS = 3, 24
-_MOST_STREAMS = 64
+# More streams than these are not tried when the most are looked for.
+MOST_STREAMS = 64
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,21 @@ class Plan:
         return slo_ok and (not targets.max_age_s or self.worst_age_s <= targets.max_age_s)
 
 
+@dataclass(frozen=True)
+class Usual:
+    """
+    What a plan does on most days; ``benchmark/predicted.py`` holds these against runs.
+
+    :param period_s: flat out.
+    :param response_s: the median of chunks that come a little slower than that, or at the SLO.
+    :param pace_s: how fast those come.
+    """
+
+    period_s: float
+    response_s: float
+    pace_s: float
+
+
 def plans(
     model: ModelCost, pool: DevicePool, targets: Targets, among: Iterable[Grouping] = ()
 ) -> list[Plan]:
@@ -177,6 +195,19 @@ def predict(
     )
 
 
+def usually(model: ModelCost, pool: DevicePool, targets: Targets, plan: Plan) -> Usual:
+    """
+    Return what a plan usually does.
+
+    :param model: what it usually costs: by what each piece adds to a whole chunk.
+    """
+    how = (plan.grouping, plan.max_batch)
+    full = predict(model, pool, replace(targets, slo_s=0.0), *how) or plan
+    pace_s = max(targets.slo_s, full.period_s * ROOM)
+    calm = predict(model, pool, replace(targets, slo_s=pace_s), *how) or plan
+    return Usual(full.period_s, calm.usual_response_s, pace_s)
+
+
 def pareto(options: Sequence[Plan]) -> list[Plan]:
     """Return the plans that no other beats in period, response and devices together."""
 
@@ -224,7 +255,7 @@ def most_streams(model: ModelCost, pool: DevicePool, targets: Targets) -> int:
     Return how many streams at once some plan carries within the targets; 1 when not even one.
 
     Found by doubling and halving: what carries some also carries fewer. No more are tried than
-    there is time for when every batch is full, nor more than 64.
+    there is time for when every batch is full, nor more than :data:`MOST_STREAMS`.
 
     :param targets: with an SLO; their number of streams is not looked at.
     """
@@ -233,7 +264,7 @@ def most_streams(model: ModelCost, pool: DevicePool, targets: Targets) -> int:
         for curve in model.curves
     )
     speed = sum(device.speed for device in pool.devices)
-    low, high = 1, min(_MOST_STREAMS, int(targets.slo_s * speed / row_s)) + 1
+    low, high = 1, min(MOST_STREAMS, int(targets.slo_s * speed / row_s)) + 1
     step = 2
     while high - low > 1:
         middle = min(low * step, (low + high) // 2)
@@ -288,13 +319,15 @@ def _place(
     model: ModelCost, ledger: Ledger, targets: Targets, grouping: Grouping
 ) -> list[Placement] | None:
     owner = grouping.owner(model)
-    speeds = [device.speed for device in ledger.pool.devices]
-    fastest = sorted(range(len(speeds)), key=lambda i: (-speeds[i], i))[: grouping.groups]
+    pool = ledger.pool
+    # The fastest, and among them those that hand over quickest.
+    ways = [(-device.speed, pool.end_s(device, True)) for device in pool.devices]
+    chosen = sorted(range(len(pool)), key=lambda i: (*ways[i], i))[: grouping.groups]
     found = []
     for number in range(targets.streams):
         # Time is judged by running the plan; only bytes and links are asked of the books.
         asked: Demand = demand(f's{number}', model, max(targets.slo_s, 1e6), owner)
-        search = Search(ledger, asked, homes=homes(asked, sorted(fastest)))
+        search = Search(ledger, asked, homes=homes(asked, sorted(chosen)))
         placement = search.run()
         if placement is None or not keep(ledger, placement):
             return None
@@ -321,7 +354,7 @@ def _run(
     most = in_flight(model, hosts[0], max_batch)
     # As if whatever may be in the pipe were done one after the other: no deadline but that of the
     # order keeps rows apart, as in a node, which allows a chunk what chunks have taken so far.
-    longest_s = serial_s * targets.streams * most + pool.hop_s * model.stages
+    longest_s = serial_s * targets.streams * most + pool.longest_hop_s * model.stages
     streams = [
         virtual.open(
             f's{i}', model, stages, pace_s or longest_s * 1e-6, most, longest_s,

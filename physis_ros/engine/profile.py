@@ -22,7 +22,7 @@ from physis_ros.errors import ParameterError, PlanError
 if TYPE_CHECKING:
     from physis_ros.backbones.base import ModelSpec
 
-FORMAT = 2
+FORMAT = 3
 KINDS = ('first', 'inner', 'last', 'encode', 'decode')
 
 
@@ -77,6 +77,21 @@ class Sizes:
 
 
 @dataclass(frozen=True)
+class Link:
+    """
+    The way of messages from the device to another one of its machine.
+
+    :param to: the kind of the other, as ``cpu`` or ``cuda``.
+    :param hop_s: handing one message over, beyond its bytes.
+    :param bytes_per_s: of its bytes.
+    """
+
+    to: str
+    hop_s: float
+    bytes_per_s: float
+
+
+@dataclass(frozen=True)
 class Profile:
     """
     One measured model on one device.
@@ -84,8 +99,8 @@ class Profile:
     :param device: what the device calls itself.
     :param versions: of what the times depend on, by name.
     :param spec_hash: of the model's sizes, see :func:`spec_hash`.
-    :param hop_s: handing one message over, beyond its bytes.
-    :param hop_bytes_per_s: of a hop's bytes.
+    :param hop_s: handing one message over from the pool to the device.
+    :param links: to a device of each kind on its machine, its own kind first.
     :param task_s: the engine's own time for each task, part of all times that :meth:`curve` gives.
     :param deliver_s: a result's way from its worker to whoever collects it.
     :param turn_s: from a chunk's delivery to the entry of one that waited for its place.
@@ -103,7 +118,7 @@ class Profile:
     sizes: Sizes
     timings: tuple[Timing, ...]
     hop_s: float
-    hop_bytes_per_s: float
+    links: tuple[Link, ...]
     task_s: float = 0.0
     deliver_s: float | None = None
     turn_s: float = 0.0
@@ -148,6 +163,21 @@ class Profile:
             turn_s=self.turn_s,
         )
 
+    def link(self, to: str = '') -> Link:
+        """
+        Return the link to a kind of device.
+
+        :param to: as :attr:`Link.to`; empty: the device's own.
+        :raises PlanError: when it was not measured.
+        """
+        for link in self.links:
+            if to in ('', link.to):
+                return link
+        raise PlanError(
+            f'profile of {self.model} on {self.device} must hold the link to '
+            f'{to or "its own kind"!r}, got {[link.to for link in self.links]}; measure it again'
+        )
+
     def _points(self, kind: str, quantile: str) -> dict[int, float]:
         mine = [t for t in self.timings if t.kind == kind]
         if not mine:
@@ -158,14 +188,17 @@ class Profile:
         return {t.batch: getattr(t, f'{quantile}_s') for t in mine if t.kv_chunks == longest}
 
     def save(self, path: Path) -> None:
-        """Write the file; readable, one timing a line."""
+        """Write the file; readable, one link or timing a line."""
         content = {'format': FORMAT, **asdict(self)}
-        timings = content.pop('timings')
+        tables = [(name, content.pop(name)) for name in ('links', 'timings')]
         head = json.dumps(content, indent=1)[:-2]
-        lines = ',\n  '.join(json.dumps(timing) for timing in timings)
+        told = [
+            f' "{name}": [\n  ' + ',\n  '.join(map(json.dumps, rows)) + '\n ]'
+            for name, rows in tables
+        ]
         # Never half a file, whenever it is cut short.
         draft = path.with_name(f'{path.name}.new')
-        draft.write_text(f'{head},\n "timings": [\n  {lines}\n ]\n}}\n')
+        draft.write_text(',\n'.join((head, *told)) + '\n}\n')
         draft.replace(path)
 
 
@@ -230,12 +263,17 @@ def check(
 def _parse(content: dict[str, Any]) -> Profile:
     fields = {key: value for key, value in content.items() if key != 'format'}
     sizes = fields.pop('sizes')
+    links = tuple(Link(**link) for link in fields.pop('links'))
     timings = tuple(Timing(**timing) for timing in fields.pop('timings'))
     profile = Profile(
         **fields,
         sizes=Sizes(**{**sizes, 'weights': tuple(sizes['weights'])}),
         timings=timings,
+        links=links,
     )
+    for link in links:
+        if not (link.hop_s >= 0 and 0 < link.bytes_per_s < float('inf')):
+            raise ParameterError('link', 'of hop_s >= 0 and bytes_per_s > 0', link)
     for timing in timings:
         if timing.kind not in KINDS or not 0 < timing.p50_s <= timing.p99_s:
             raise ParameterError('timing', 'of a known kind, 0 < p50_s <= p99_s', timing)

@@ -16,6 +16,8 @@ from physis_ros.engine.devices import Device, DevicePool
 GB = 1e9
 DEVICES, SLO_S = 24, 1.6
 _MIB = 1 << 20
+# Receive slots of each hop between two cards.
+MAILBOX_DEPTH = 2
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ class PublishedModel:
             kv_bytes=round(self.work.kv_bytes),
             hidden_bytes=hidden_bytes,
             latent_bytes=hidden_bytes // 16,
+            mailbox_depth=MAILBOX_DEPTH,
             curves=(BatchCurve(times),) * self.blocks,
         )
 
