@@ -11,9 +11,11 @@ import pytest
 from physis_ros.engine import virtual
 from physis_ros.engine.cost import BatchCurve, ModelCost
 from physis_ros.engine.devices import Device, DevicePool
+from physis_ros.engine.sample import span_ns
 from physis_ros.evaluation.pool.figures import text
+from physis_ros.evaluation.pool.pool_file import PoolFile
 from physis_ros.evaluation.pool.simulate import simulate
-from physis_ros.evaluation.pool.trace import Event, PoolFile, Trace
+from physis_ros.evaluation.pool.trace import Event, Trace
 
 COST = ModelCost('m', 2, (10, 10), 1, 0, 0, (BatchCurve.affine(0.002, 0.008, 8),) * 2)
 POOL = PoolFile(DevicePool((Device('d0', 100), Device('d1', 100))), {'m': COST})
@@ -41,7 +43,7 @@ def test_a_sample_is_exact_where_all_is_alike() -> None:
     whole = Trace(100.0, OPENED)
     ran, sampled = simulate(POOL, whole, skip=False), simulate(POOL, replace(whole, sample_s=5.0))
     assert sampled.sampled_share == 0.9
-    assert replace(sampled, sampled_share=0.0) == ran
+    assert replace(sampled, sampled_share=0.0, sample_s=0.0) == ran
 
 
 def test_a_day_takes_no_more_work_than_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,4 +80,27 @@ def test_samples_are_whole_periods_and_short_stretches_are_run() -> None:
     events = tuple(Event(0.0, 'open', f's{i}', 'm', slo_s) for i, slo_s in enumerate((0.3, 0.4)))
     trace = Trace(60.0, events, sensor_s=0.25, sample_s=1.0)
     assert simulate(POOL, trace).sampled_share == 0.8
-    assert simulate(POOL, replace(trace, duration_s=17.0)).sampled_share == 0.0
+    short = simulate(POOL, replace(trace, duration_s=17.0))
+    assert short.sampled_share == 0.0
+    assert 'nothing counted from samples, all was run: between no two events' in text(short)
+    assert 'counted from samples' not in text(simulate(POOL, replace(trace, sample_s=0.0)))
+
+
+def test_periods_without_a_common_multiple_are_sampled_too() -> None:
+    """Frames at 30 Hz, streams at 3 and 10 Hz: in whole nanoseconds they hardly ever meet."""
+    events = tuple(Event(0.0, 'open', f's{i}', 'm', slo_s) for i, slo_s in enumerate((1 / 3, 0.1)))
+    trace = Trace(600.0, events, 1, jitter=0.1, sensor_s=1 / 30, sample_s=10.0)
+    outcome = simulate(POOL, trace)
+    assert outcome.sampled_share == pytest.approx(52 * 11 / 600)
+    assert [stream.chunks for stream in outcome.streams] == pytest.approx([1800, 6000], abs=2)
+
+
+def test_a_sample_is_the_first_length_that_is_whole_for_all() -> None:
+    """Exactly where that fits; else whole ones of the longest, to a hundredth of the others."""
+    assert span_ns({30, 40, 25}, 100, 600) == 600
+    assert span_ns({30, 40, 25}, 100, 599) == 0
+    assert span_ns({1, 7}, 100, 1000) == 105
+    assert span_ns({33_333_333, 100_000_000}, 150_000_000, 10**10) == 200_000_000
+    assert span_ns({1000, 101_003}, 1, 303_009) == 101_003
+    assert span_ns({1000, 101_030}, 1, 10**7) == 101_030 * 33
+    assert span_ns({1000, 101_030}, 1, 10**6) == 0

@@ -18,8 +18,9 @@ from physis_ros.engine.draws import Draws, Jitter
 from physis_ros.engine.virtual import S, VirtualPool
 from physis_ros.errors import ParameterError, PlanError
 from physis_ros.evaluation.pool.figures import StreamFigures, text
+from physis_ros.evaluation.pool.pool_file import PoolFile, read_pool
 from physis_ros.evaluation.pool.simulate import simulate
-from physis_ros.evaluation.pool.trace import Event, PoolFile, Trace, read_pool, read_trace
+from physis_ros.evaluation.pool.trace import Event, Trace, read_trace
 
 COST = ModelCost('m', 2, (10, 10), 1, 0, 0, (BatchCurve.affine(0.0, 0.01, 8),) * 2)
 
@@ -172,6 +173,7 @@ OPEN = {'at_s': 0, 'open': 'a', 'model': 'm', 'slo_s': 1}
         ({'devices': [{**DEVICE, 'sped': 2}]}, {}, r'devices\[0\] must be of'),
         ({'devices': [{**DEVICE, 'speed': 'x'}]}, {}, r'devices\[0\]\.speed must be a number'),
         ({'devices': [{**DEVICE, 'speed': 0}]}, {}, r'd\.speed must be > 0, got 0'),
+        ({'devices': [{**DEVICE, 'hop_s': -1}]}, {}, r'\]\.hop_s must be a number >= 0, got -1'),
         ({'devices': [{**DEVICE, 'count': 0}]}, {}, 'count must be a whole number >= 1, got 0'),
         ({'devices': [DEVICE, DEVICE]}, {}, 'device names must be different'),
         ({'models': {}}, {}, 'models must be at least one'),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from physis_ros.errors import ParameterError
+from physis_ros.evaluation.pool import published
 from physis_ros.evaluation.pool.assumptions import H100, MODELS, STAGE_H3_S, STAGE_MOST_S, Work
 from physis_ros.evaluation.pool.command import add_simulate_parser
 from physis_ros.evaluation.pool.published import Capacity, as_dict, capacity, stage_interval_s
@@ -66,6 +67,22 @@ def test_the_verdict_needs_every_model() -> None:
     assert as_dict({'m': good, 'n': replace(good, joint=7)})['holds'] is False
     assert as_dict({'m': good, 'n': replace(good, joint=13)})['holds'] is False
     assert as_dict({'m': good})['models']['m']['published_joint'] == 10
+
+
+def test_the_figures_end_with_what_decides(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And with the flag that changes it; not among the data."""
+    found = {'m': Capacity(8, 17, 6, 10, 0.0, 0, 1, 0.004, 18.4, 300.0)}
+    monkeypatch.setattr(published, 'report', lambda: found)
+    args = parser().parse_args(['simulate', '--published'])
+    assert args.run(args) == 0
+    decide, flag = capsys.readouterr().out.splitlines()[-2:]
+    assert decide.startswith('what decides: memory that each card keeps for KV')
+    assert flag.startswith('--sensitivity changes')
+    args.json = True
+    assert args.run(args) == 0
+    assert json.loads(capsys.readouterr().out)['models']['m']['joint'] == 17
 
 
 def test_the_command_runs_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

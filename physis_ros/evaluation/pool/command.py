@@ -46,8 +46,9 @@ def run_simulate(args: argparse.Namespace) -> int:
     if args.pool is None or args.trace is None:
         raise ParameterError('simulate', 'given --pool and --trace, or --published', 'neither')
     from physis_ros.evaluation.pool.figures import text
+    from physis_ros.evaluation.pool.pool_file import read_pool
     from physis_ros.evaluation.pool.simulate import simulate
-    from physis_ros.evaluation.pool.trace import read_pool, read_trace
+    from physis_ros.evaluation.pool.trace import read_trace
 
     pool = read_pool(args.pool)
     trace = read_trace(args.trace, pool)
@@ -77,4 +78,5 @@ def _published(args: argparse.Namespace) -> int:
         for what, other in changed:
             print(f'\nwith {what}:')
             published.text(other, print)
+        print(f'\n{published.DECIDES}')
     return 0 if found['holds'] else 1

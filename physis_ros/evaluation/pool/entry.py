@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 from physis_ros.errors import ParameterError
@@ -80,6 +82,23 @@ class Entry:
 
     def _place(self, key: str) -> str:
         return f'{self.where}.{key}' if self.where else key
+
+
+def read(path: Path, known: set[str]) -> Entry:
+    """
+    Return the object that a file is.
+
+    :param known: the keys it may have.
+    :raises ParameterError: when it cannot be read, or is something else.
+    """
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ParameterError(str(path), 'a readable JSON file', str(error)) from error
+    if not isinstance(content, dict) or not set(content) <= known:
+        found = sorted(content) if isinstance(content, dict) else content
+        raise ParameterError(str(path), f'a JSON object of {sorted(known)}', found)
+    return Entry('', content)
 
 
 def _is_number(value: Any) -> bool:

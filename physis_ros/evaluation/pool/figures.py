@@ -80,6 +80,7 @@ class Outcome:
     :param lost: streams that ended with a device.
     :param utilisation: share of time each device computed.
     :param mean_batch: rows of its mean batch.
+    :param sample_s: length of samples that was asked for; 0: none was.
     :param sampled_share: share of the time that was counted from samples instead of being run.
     """
 
@@ -90,6 +91,7 @@ class Outcome:
     utilisation: tuple[float, ...]
     mean_batch: tuple[float, ...]
     samples: tuple[Sample, ...]
+    sample_s: float = 0.0
     sampled_share: float = 0.0
 
     @property
@@ -158,6 +160,11 @@ def text(outcome: Outcome) -> str:
     ]
     if outcome.sampled_share:
         lines.append(f'{outcome.sampled_share:.1%} of the time counted from samples, not run')
+    elif outcome.sample_s:
+        lines.append(
+            f'nothing counted from samples, all was run: between no two events is there time for '
+            f'three of {outcome.sample_s:g} s or more that are whole periods of all that runs'
+        )
     if outcome.lost:
         lines.append(f'lost with a device: {", ".join(outcome.lost)}')
     if outcome.samples:

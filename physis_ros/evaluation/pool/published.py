@@ -29,6 +29,11 @@ from physis_ros.evaluation.pool.assumptions import (
     PublishedModel,
 )
 
+DECIDES = (
+    "what decides: memory that each card keeps for KV, H3's weights as stored, tokens and latents "
+    'of a chunk; speed for 14B alone\n'
+    '--sensitivity changes memory, weights and speed one at a time; docs/published.md says why'
+)
 _MAX_BATCH = 16
 _PERIODS = 8
 _HEADROOMS = (0.0, 0.1, 0.2, 0.3)

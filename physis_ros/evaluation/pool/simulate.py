@@ -20,7 +20,8 @@ from physis_ros.engine.placement import Placement
 from physis_ros.engine.refusal import Refusal
 from physis_ros.engine.virtual import S, VirtualPool, VirtualStream
 from physis_ros.evaluation.pool.figures import Outcome, Sample, StreamFigures, stream_figures
-from physis_ros.evaluation.pool.trace import Event, PoolFile, Trace
+from physis_ros.evaluation.pool.pool_file import PoolFile
+from physis_ros.evaluation.pool.trace import Event, Trace
 
 
 def simulate(pool: PoolFile, trace: Trace, skip: bool = True) -> Outcome:
@@ -64,6 +65,7 @@ class _Simulation:
             utilisation=tuple(d.busy_ns / span_ns for d in self._virtual.devices),
             mean_batch=tuple(d.rows / max(d.batches, 1) for d in self._virtual.devices),
             samples=tuple(self._samples),
+            sample_s=self._trace.sample_s,
             sampled_share=self._virtual.sampled_ns / span_ns,
         )
 

@@ -1,48 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The two files of a pool simulation: the pool (devices, models) and the trace (what happens to it).
+The trace of a pool simulation: what happens, as a JSON file or made by code.
 
-Both JSON. Everything is checked here, before anything is simulated.
+Everything is checked here, before anything is simulated.
 """
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from physis_ros.engine.cost import BatchCurve, ModelCost
-from physis_ros.engine.devices import Device, DevicePool
-from physis_ros.engine.profile import load
 from physis_ros.errors import ParameterError
-from physis_ros.evaluation.pool.entry import Entry
+from physis_ros.evaluation.pool.entry import Entry, read
+from physis_ros.evaluation.pool.pool_file import PoolFile
 
-GB = 1_000_000_000
-_MODEL = {
-    'blocks', 'passes', 'block_bytes', 'kv_bytes', 'hidden_bytes', 'latent_bytes', 'times_s',
-    'mailbox_depth', 'entry_s', 'exit_s',
-}  # fmt: skip
 # Kinds of events, and what each says beside whom it is about.
 _KINDS = {'open': ('model', 'slo_s'), 'close': (), 'slow': ('factor',), 'lose': ()}
-
-
-@dataclass(frozen=True)
-class PoolFile:
-    """
-    What is simulated.
-
-    :param models: costs by the name traces use.
-    :param max_batch: most rows of one batch.
-    :param headroom: share of each device's time that admission leaves free.
-    """
-
-    pool: DevicePool
-    models: Mapping[str, ModelCost]
-    max_batch: int = 16
-    headroom: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -98,24 +72,6 @@ class Trace:
                 raise ParameterError(name, '>= 0', getattr(self, name))
 
 
-def read_pool(path: Path) -> PoolFile:
-    """
-    Read a pool file.
-
-    :raises ParameterError: naming the entry that is wrong.
-    """
-    content = _read(path, {'devices', 'models', 'hop_s', 'max_batch', 'headroom'})
-    devices = [device for entry in content.list('devices') for device in _devices(entry)]
-    models = {name: _model(path, entry) for name, entry in content.entries('models').items()}
-    if not models:
-        raise ParameterError('models', 'at least one', models)
-    pool = DevicePool(tuple(devices), content.number('hop_s', 0.0))
-    max_batch, headroom = content.whole('max_batch', 16), content.number('headroom', 0.0)
-    if not headroom < 1:
-        raise ParameterError('headroom', 'at least 0 and below 1', headroom)
-    return PoolFile(pool, models, max_batch, headroom)
-
-
 def read_trace(path: Path, pool: PoolFile) -> Trace:
     """
     Read a trace for a pool.
@@ -124,7 +80,7 @@ def read_trace(path: Path, pool: PoolFile) -> Trace:
     """
     names = ('jitter', 'sensor_s', 'settle_s', 'sample_s')
     fields = {'duration_s', 'seed', *names, 'events', 'arrivals'}
-    content = _read(path, fields)
+    content = read(path, fields)
     duration_s, seed = content.number('duration_s'), content.whole('seed', 0, least=0)
     events = [_event(entry, pool, duration_s) for entry in content.list('events')]
     for i, entry in enumerate(content.list('arrivals')):
@@ -157,51 +113,6 @@ def arrivals(
         events.append(Event(now_s, 'open', name, model, slo_s))
         events.append(Event(now_s + chance.expovariate(1 / life_s), 'close', name))
     return events
-
-
-def _read(path: Path, known: set[str]) -> Entry:
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ParameterError(str(path), 'a readable JSON file', str(error)) from error
-    if not isinstance(content, dict) or not set(content) <= known:
-        found = sorted(content) if isinstance(content, dict) else content
-        raise ParameterError(str(path), f'a JSON object of {sorted(known)}', found)
-    return Entry('', content)
-
-
-def _devices(entry: Entry) -> list[Device]:
-    rates = ('speed', 'link_bytes_per_s', 'uplink_bytes_per_s')
-    entry.only({'name', 'memory_gb', 'count', 'node', *rates})
-    name, memory_bytes = entry.text('name'), round(entry.number('memory_gb') * GB)
-    fields: dict[str, Any] = {key: entry.number(key) for key in rates if entry.has(key)}
-    if entry.has('node'):
-        fields['node'] = entry.text('node')
-    count = entry.whole('count') if entry.has('count') else 0
-    names = [f'{name}{i}' for i in range(count)] or [name]
-    return [Device(each, memory_bytes, **fields) for each in names]
-
-
-def _model(path: Path, entry: Entry) -> ModelCost:
-    name = entry.where.rpartition('.')[2]
-    if entry.has('profile'):
-        entry.only({'profile'})
-        return load(path.parent / entry.text('profile')).cost()
-    entry.only(_MODEL)
-    blocks = entry.whole('blocks')
-    curve = BatchCurve(tuple(entry.numbers('times_s')))
-    return ModelCost(
-        name=name,
-        weight_bytes=(entry.whole('block_bytes', least=0),) * blocks,
-        curves=(curve,) * blocks,
-        passes=entry.whole('passes'),
-        kv_bytes=entry.whole('kv_bytes', least=0),
-        hidden_bytes=entry.whole('hidden_bytes', least=0),
-        latent_bytes=entry.whole('latent_bytes', least=0),
-        entry_s=entry.number('entry_s', 0.0),
-        exit_s=entry.number('exit_s', 0.0),
-        mailbox_depth=entry.whole('mailbox_depth', 2, least=0),
-    )
 
 
 def _event(entry: Entry, pool: PoolFile, duration_s: float) -> Event:
