@@ -33,8 +33,9 @@ def _door(config: PoolConfig, path: Path) -> Door:
     """Return who decides which streams are taken on, by what they cost on this machine."""
     devices = [config.device(worker) for worker in range(config.workers)]
     profile, spec = load(path), registry(REGISTRY).read_spec(config.model)
-    check(profile, spec, device_name(devices[0]), versions())
     sharing = Counter(devices)
+    for device in sharing:
+        check(profile, spec, device_name(device), versions())
     caps = [config.memory_bytes(worker) for worker in range(config.workers)]
     memory = [
         min(memory_bytes(device) // sharing[device], cap or sys.maxsize)
