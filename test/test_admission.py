@@ -73,12 +73,39 @@ def test_what_would_not_fit_an_empty_pool_is_told_so() -> None:
     assert answer.constraint == 'alone:time'
 
 
+WIDE = ModelCost('w', 2, (10, 10), 2, 100, 0, (BatchCurve((0.001,)),) * 2, mailbox_depth=0)
+
+
 def test_links_are_named_when_they_bind() -> None:
-    """Two devices that must both be used, and a link too slow for the hidden state."""
-    wide = ModelCost('w', 2, (10, 10), 2, 100, 0, (BatchCurve((0.001,)),) * 2, mailbox_depth=0)
-    answer = refused(Admitter(pool(15, 15, link_bytes_per_s=50.0)), ask(cost=wide))
-    assert answer.constraint.startswith('alone:')
-    assert 'link' in answer.constraint or 'memory' in answer.constraint
+    """A block on each device of 22 bytes, 200 bytes between them a period, 50 go in a second."""
+    door = Admitter(pool(22, 22, link_bytes_per_s=50.0))
+    answer = refused(door, ask(cost=WIDE))
+    assert (answer.constraint, answer.device, answer.more_devices) == ('alone:link', 'd1', 0)
+    assert 'no room on the link' in answer.detail
+    assert 4.0 <= answer.slo_s <= 4.0 * 1.03
+    again = door.admit(ask(cost=WIDE, slo_s=answer.slo_s))
+    assert isinstance(again, Admission)
+    assert again.placement.devices == (0, 1)
+
+
+def test_links_that_others_use_are_named_when_they_bind() -> None:
+    """Room for the weights and KV of two; the first leaves 50 of the link's 250 bytes a second."""
+    door = Admitter(pool(22, 22, link_bytes_per_s=250.0))
+    assert isinstance(door.admit(ask('a', WIDE)), Admission)
+    answer = refused(door, ask('b', WIDE))
+    assert (answer.constraint, answer.device) == ('link', 'd1')
+    assert 4.0 <= answer.slo_s <= 4.0 * 1.03
+    assert f'an SLO of {answer.slo_s * 1e3:.1f} ms' in answer.change
+    assert isinstance(door.admit(ask('b', WIDE, answer.slo_s)), Admission)
+    door.leave('a')
+    door.leave('b')
+    assert isinstance(door.admit(ask('b', WIDE)), Admission), 'the link is free again'
+
+
+def test_memory_is_named_where_a_faster_link_would_not_do() -> None:
+    """A block and its KV, 14 bytes, fit no device of 13, whatever goes between devices."""
+    answer = refused(Admitter(pool(13, 13, link_bytes_per_s=50.0)), ask(cost=WIDE))
+    assert answer.constraint == 'alone:memory'
 
 
 def test_response_is_checked_alone() -> None:
@@ -173,9 +200,8 @@ def test_mixes_decided_together_are_never_fewer_than_the_even_split(
 def test_a_place_that_was_left_is_taken_again() -> None:
     """Whoever comes after one of its kind has left fits exactly where that one was."""
     door, costs = Admitter(pool(60, 50, 80)), [model('a'), model('b', 6, 3)]
-    number = 0
-    while isinstance(door.admit(ask(f's{number}', costs[number % 2]), explain=False), Admission):
-        number += 1
+    filled = (door.admit(ask(f's{n}', costs[n % 2]), explain=False) for n in range(99))
+    assert any(isinstance(answer, Refusal) for answer in filled)
     for gone, newcomer in (('s1', 'x'), ('s2', 'y')):
         place = door.running[gone].hosts
         kind = door.running[gone].demand.model

@@ -113,7 +113,9 @@ def _binding(ledger: Ledger, demand: Demand) -> str:
     if sure:
         return sure
     for count in (1, 2):
-        for rules in combinations(RULES, count):
+        # Links first: were there no limit of memory and time, a single device would do, on which
+        # links are in nobody's way.
+        for rules in sorted(combinations(RULES, count), key=lambda rules: 'link' not in rules):
             asked = Search(ledger, demand, ignore=frozenset(rules))
             if asked.run(0) is not None:
                 return '+'.join(rules)
