@@ -187,18 +187,19 @@ class Pressure:
 
     def queues(self, found: Sequence[Queue], now_ns: int) -> None:
         """Note how long the workers' queues are now."""
-        for worker, queue in enumerate(found):
-            mean = self._queues.get(worker, 0.0)
-            self._queues[worker] = mean + _SHARE * (queue.waiting - mean)
-            if self._queues[worker] < _NONE:
-                self._stages.pop(worker, None)
-            elif queue.stage >= 0:
-                self._stages[worker] = queue.stage
-            behind = (found[target].waiting for target in self._behind.get(worker, ()))
-            if queue.waiting > max(self.batch, *behind, 0):
-                self._standing.setdefault(worker, _Standing(now_ns))
-            else:
-                self._standing.pop(worker, None)
+        # Virtual time asks at each entry, of each device: what is not the case costs little.
+        queues, stages, standing, batch = self._queues, self._stages, self._standing, self.batch
+        for worker, (waiting, stage) in enumerate(found):
+            mean = queues.get(worker, 0.0)
+            mean = queues[worker] = mean + _SHARE * (waiting - mean)
+            if mean < _NONE:
+                stages.pop(worker, None)
+            elif stage >= 0:
+                stages[worker] = stage
+            if waiting <= batch or waiting <= self._longest_behind(worker, found):
+                standing.pop(worker, None)
+            elif worker not in standing:
+                standing[worker] = _Standing(now_ns)
 
     def look(self, now_ns: int) -> Overload | None:
         """Judge."""
@@ -229,6 +230,10 @@ class Pressure:
             held.last_ns += span_ns if held.last_ns else 0
         for standing in self._standing.values():
             standing.since_ns = _later(standing.since_ns, now_ns, span_ns)
+
+    def _longest_behind(self, worker: int, found: Sequence[Queue]) -> int:
+        behind = (found[target].waiting for target in self._behind.get(worker, ()))
+        return max(behind, default=0)
 
     def _ahead(self, worker: int) -> float:
         """Return by how much a worker's queue is longer than the longest behind it."""

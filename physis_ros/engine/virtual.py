@@ -10,6 +10,7 @@ is done (E1); a device takes the batch that :func:`form_batch` gives it (E6).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from heapq import heappop, heappush
 from itertools import pairwise
 from operator import attrgetter
@@ -336,9 +337,16 @@ class VirtualPool:
             self._beat(stream)
 
 
+@cache
+def _unqueued(running: int) -> Queue:
+    return Queue(running, -1)
+
+
 def _queue(device: VirtualDevice) -> Queue:
     """Return what a worker would say; tasks lie in the order in which they came."""
     ready, running = device.ready, len(device.batch)
-    behind = ready[0] if len(ready) + running > 1 and ready else None
-    stage = -1 if behind is None else behind.step * _BLOCKS + behind.block % _BLOCKS
+    if not ready:
+        return _unqueued(running)
+    behind = ready[0]
+    stage = behind.step * _BLOCKS + behind.block % _BLOCKS if len(ready) + running > 1 else -1
     return Queue(len(ready) + running, stage)
