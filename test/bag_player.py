@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,7 +103,10 @@ def main() -> None:
     args = parser.parse_args()
     rclpy.init(args=[])
     player = BagPlayer(Node('bag_player'), read(args.bag), args.rate)
+    until_s = time.monotonic() + 30
     while not player.matched():
+        if time.monotonic() > until_s:
+            sys.exit('bag_player: somebody must listen to every topic within 30 s, and does not')
         time.sleep(0.02)
     for _ in range(args.loops):
         player.play(args.start_offset, args.pause_at, args.pause)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,19 @@ def feed(pool: Pool, stream: str, numbers: range, timeout_s: float = 30.0) -> li
         if result is not None:
             results.append(result)
     return results
+
+
+def until(pool: Pool, done: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
+    """Let a pool go on until something has happened; results that come meanwhile are dropped."""
+    until_s = time.monotonic() + timeout_s
+    while not done():
+        assert time.monotonic() < until_s, f'never came: {what}; {pool.overload=}'
+        pool.next_result(0.01)
+
+
+def catch_up(pool: Pool) -> None:
+    """Wait until a pool that was asked for all it can do takes streams on again."""
+    until(pool, lambda: pool.overload is None, 'the end of the overload')
 
 
 def spec_of(uri: str) -> Any:

@@ -170,14 +170,18 @@ class Story:
         self.renewed += used[-1].version is not None
         return [shown.number for shown in used]
 
+    def enter_at_last(self, name: str) -> None:
+        """Let a stream's next chunk in, as soon as its way is free."""
+        until_s = time.monotonic() + 20
+        while not self.pool.ready(name):
+            assert time.monotonic() < until_s, f'{name} is never ready again'
+            self.take(self.pool.next_result(0.0))
+        self.enter(name)
+
     def close_with_one_each(self) -> None:
         """Let one more chunk of every stream in, whatever resets have killed, and take all."""
-        until_s = time.monotonic() + 20
         for name in sorted(self.epochs):
-            while not self.pool.ready(name):
-                assert time.monotonic() < until_s, f'{name} is never ready again'
-                self.take(self.pool.next_result(0.0))
-            self.enter(name)
+            self.enter_at_last(name)
         self.finish()
 
     def finish(self) -> None:

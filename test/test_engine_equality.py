@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_cases import Oracle, inputs, spec_of, witnessed
+from engine_cases import Oracle, collect, inputs, spec_of, witnessed
 from engine_story import Story, play
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -168,8 +168,7 @@ def test_overridden_clean_weights_pipeline_and_say_so() -> None:
         story.pool.start()
         story.open('robot')
         story.enter('robot')
-        while (result := story.pool.next_result(0.0)) is None:
-            pass
+        (result,) = collect(story.pool, 1)
         assert result.kv_rule == 'override'
         story.take(result)
 
@@ -182,9 +181,7 @@ def test_a_stream_opened_again_remembers_nothing() -> None:
         for _ in range(3):
             story.open('robot')
             for _ in range(3):
-                while not story.pool.ready('robot'):
-                    story.take(story.pool.next_result(0.0))
-                story.enter('robot')
+                story.enter_at_last('robot')
             story.pool.close_stream('robot')
             story.expected.clear()
             story.oracle = Oracle(uri)

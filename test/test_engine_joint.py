@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from engine_cases import SECOND_NS, feed, inputs, local_crew
+from engine_cases import SECOND_NS, catch_up, collect, feed, inputs, local_crew, until
 from engine_story import Story
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -123,9 +123,7 @@ def test_a_refusal_names_what_binds_and_leaves_nothing() -> None:
         pool.close_stream('a')
         pool.open_stream('c', slo_s=1.0)
         pool.enter('c', inputs(0), time.monotonic_ns() + SECOND_NS, False)
-        while (result := pool.next_result(1.0)) is None:
-            pass
-        assert result.stream == 'c'
+        assert collect(pool, 1)[0].stream == 'c'
 
 
 def test_time_is_admitted_batch_by_batch() -> None:
@@ -200,8 +198,7 @@ def test_admission_closes_while_the_pool_is_behind() -> None:
         ):
             pool.open_stream('late', slo_s=1.0)
         for _ in range(ENOUGH):
-            while pool._streams.named('robot').in_flight:
-                pool.next_result(0.1)
+            until(pool, lambda: not pool._streams.named('robot').in_flight, 'an empty pipe')
             pool.enter('robot', inputs(0), time.monotonic_ns() + SECOND_NS, False)
         assert pool.overload is None, 'chunk after chunk found its way free'
         pool.open_stream('late', slo_s=1.0)
@@ -272,9 +269,7 @@ def test_a_stream_closed_while_it_opens_leaves_nothing() -> None:
         loop._opener._open = make
         pool.open_stream('b', slo_s=1.0)
         pool.enter('b', inputs(0), time.monotonic_ns() + SECOND_NS, False)
-        while (result := pool.next_result(1.0)) is None:
-            pass
-        assert result.stream == 'b'
+        assert collect(pool, 1)[0].stream == 'b'
 
 
 def test_a_worker_that_is_stuck_over_one_stream_carries_the_others() -> None:
@@ -297,11 +292,9 @@ def test_a_worker_that_is_stuck_over_one_stream_carries_the_others() -> None:
             pool.open_stream('c', slo_s=1.0)
         go.set()
         pool._members._patience_s = patience_s
-        while pool._members._leaving[0].awaiting:
-            pool.next_result(0.01)
+        until(pool, lambda: not pool._members._leaving[0].awaiting, 'word of the worker')
         loop._opener._open = make
-        while pool.overload is not None:  # three chunks at once are all that it can do
-            pool.next_result(0.05)
+        catch_up(pool)  # three chunks at once are all that it can do
         assert pool.what_if(1, 1.0) == ['']
         pool.open_stream('b', slo_s=1.0)
         feed(pool, 'b', range(3))

@@ -3,6 +3,7 @@
 
 import select
 import threading
+import time
 
 import torch
 
@@ -88,17 +89,18 @@ def test_results_of_several_parts_and_text() -> None:
     assert torch.equal(got[0], actions)
     assert torch.equal(got[1], frames)
     header, held = ends.receiver.receive()
-    assert (header.kind, header.stream, ends.receiver.text(header, held)) == (12, 3, 'grün')
+    said = ends.receiver.text(header, held)
+    assert (header.kind, header.stream, said) == (Kind.FAILED, 3, 'grün')
 
 
 def test_two_threads_that_never_meet() -> None:
     ends = Ends(depth=2)
-    count = 3000
+    count, until_s = 3000, time.monotonic() + 60
 
     def send() -> None:
         waiter = Waiter(ends.sender_bell)
         for number in range(count):
-            while not ends.send(number):
+            while not ends.send(number) and time.monotonic() < until_s:
                 waiter.wait(0.01)
 
     sender = threading.Thread(target=send)
@@ -106,9 +108,11 @@ def test_two_threads_that_never_meet() -> None:
     waiter = Waiter(ends.receiver_bell)
     for number in range(count):
         while (got := ends.receiver.receive()) is None:
+            assert time.monotonic() < until_s, f'{number} of {count} messages'
             waiter.wait(0.01)
         header, held = got
         assert header.chunk == number
         assert float(ends.receiver.parts(header.kind, held)[0][0, 4, 6]) == number
         held.release()
-    sender.join()
+    sender.join(60)
+    assert not sender.is_alive()

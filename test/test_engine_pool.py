@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from engine_cases import SECOND_NS, Oracle, assert_same, collect, feed, inputs
+from engine_cases import SECOND_NS, Oracle, assert_same, catch_up, collect, feed, inputs
 
 from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.pool import Pool
@@ -86,7 +86,9 @@ def test_two_streams_equal_the_oracle_through_a_reset(pool: Pool) -> None:
         expected['left', 1, chunk] = oracle.run('left', chunk)
     entered, epoch, reset_at = {'left': 0, 'right': 0}, {'left': 0, 'right': 0}, 0
     results: list[ChunkResult] = []
+    until_s = time.monotonic() + 60
     while len([r for r in results if r.stream == 'right' or r.epoch == 1]) < 16:
+        assert time.monotonic() < until_s, [(r.stream, r.epoch, r.chunk) for r in results]
         for stream, count in entered.items():
             most = 4 if epoch[stream] else 12
             if count < most and pool.ready(stream):
@@ -139,8 +141,7 @@ def test_misuse_is_refused_and_harmless(pool: Pool) -> None:
     with pytest.raises(ObservationError, match='inputs must be'):
         pool.enter('right', {}, 0, False)
     # The tests before this one asked for all the pool can do.
-    while pool.overload is not None:
-        pool.next_result(0.05)
+    catch_up(pool)
     pool.open_stream('second')
     with pytest.raises(EngineError, match='streams must be <= max_streams = 2'):
         pool.open_stream('third')

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from engine_cases import until
 from engine_story import Story
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -58,9 +59,7 @@ def rounds(story: Story, count: int) -> None:
     """Let so many chunks of every stream through."""
     for _ in range(count):
         for name in sorted(story.epochs):
-            while not story.pool.ready(name):
-                story.take(story.pool.next_result(0.0))
-            story.enter(name)
+            story.enter_at_last(name)
             story.renew()
     story.quiet()
 
@@ -109,8 +108,7 @@ def test_whatever_happens_equals_the_oracle_in_constant_memory(
         assert held(loops) == full
         for name in NAMES:
             story.close(name)
-        while any(loop._lanes or loop._tasks for loop in loops):
-            pool.next_result(0.0)
+        until(pool, lambda: not any(x._lanes or x._tasks for x in loops), 'the end of all lanes')
         assert held(loops)[1] < full[1]
     assert story.delivered > 0
 

@@ -78,6 +78,7 @@ def moving_engine(**changes: float) -> tuple[object, Command]:
 def test_another_engine_goes_on_from_the_last_command_and_its_velocity(epoch, rung):
     made, last = moving_engine(hold_ns=30 * MS, ramp_ns=400 * MS, state_age_ns=2000 * MS)
     while last.play is not rung:
+        assert last.stamp_ns < 5000 * MS, f'{rung} never comes'
         last = tick(made, last.stamp_ns / MS + 5)
     # What is measured lags behind; it is not where the motion goes on.
     made.measured(last.position - 0.05, last.stamp_ns)
