@@ -112,8 +112,20 @@ def test_the_command_runs_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert said.splitlines()[-1].endswith('x real time')
 
 
-def test_the_command_wants_both_files() -> None:
-    """Or the published experiment."""
-    args = parser().parse_args(['simulate', '--pool', 'x.json'])
-    with pytest.raises(ParameterError, match='--pool and --trace, or --published'):
+@pytest.mark.parametrize(
+    ('given', 'told'),
+    [
+        ((), 'none of them'),
+        (('--json',), 'none of them'),
+        (('--pool', 'x.json'), '--pool'),
+        (('--trace', 'x.json'), '--trace'),
+        (('--published', '--trace', 'x.json'), '--published --trace'),
+        (('--pool', 'x.json', '--trace', 'y.json', '--sensitivity'), '--pool --sensitivity --tra'),
+        (('--sensitivity',), '--sensitivity'),
+    ],
+)
+def test_the_command_wants_both_files(given: tuple[str, ...], told: str) -> None:
+    """Or the published experiment; nothing that was given is passed over."""
+    args = parser().parse_args(['simulate', *given])
+    with pytest.raises(ParameterError, match=f"--pool and --trace, or --published.*got '{told}"):
         args.run(args)

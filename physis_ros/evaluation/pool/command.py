@@ -39,12 +39,11 @@ def run_simulate(args: argparse.Namespace) -> int:
     """
     Do what was asked.
 
-    :raises ParameterError: when neither a trace nor the published experiment was asked for.
+    :raises ParameterError: unless either a trace or the published experiment was asked for.
     """
+    _check(args)
     if args.published:
         return _published(args)
-    if args.pool is None or args.trace is None:
-        raise ParameterError('simulate', 'given --pool and --trace, or --published', 'neither')
     from physis_ros.evaluation.pool.figures import text
     from physis_ros.evaluation.pool.pool_file import read_pool
     from physis_ros.evaluation.pool.simulate import simulate
@@ -62,6 +61,15 @@ def run_simulate(args: argparse.Namespace) -> int:
     print(text(outcome))
     print(f'{trace.duration_s:g} s in {took_s:.2f} s: {trace.duration_s / took_s:.0f} x real time')
     return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    names = ('pool', 'trace', 'published', 'sensitivity')
+    given = {f'--{name}' for name in names if getattr(args, name)}
+    ways = ({'--pool', '--trace'}, {'--published'}, {'--published', '--sensitivity'})
+    if given not in ways:
+        rule = 'given --pool and --trace, or --published, with --sensitivity or without'
+        raise ParameterError('simulate', rule, ' '.join(sorted(given)) or 'none of them')
 
 
 def _published(args: argparse.Namespace) -> int:
