@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,15 +24,16 @@ class Feed:
 
     :param bench: the probe's.
     :param running: whether it begins at once.
+    :param swing: how far the joints swing to and fro around their position, in 2 s [rad].
     """
 
-    def __init__(self, bench: Any, running: bool = True) -> None:
+    def __init__(self, bench: Any, running: bool = True, swing: float = 0.0) -> None:
         self._bench = bench
         self._chunks_out = bench.probe.create_publisher(ActionChunk, 'action_chunk', qos.CHUNK)
         self._joints_out = bench.probe.create_publisher(JointState, 'joint_states', 10)
         self.position, self.epoch, self.number = (0.5, 1.0), 0, 0
         self.names: tuple[str, ...] = JOINTS
-        self._ticks = 0
+        self._ticks, self._swing = 0, swing
         self._timer = bench.probe.create_timer(0.02, self._tick, autostart=running)
 
     def _tick(self) -> None:
@@ -41,7 +43,9 @@ class Feed:
         self._ticks += 1
         if self._ticks % 5 == 0:
             chunk = steady_chunk(self.number, self.position, self.epoch)
-            self._chunks_out.publish(conversions.chunk_message(chunk))
+            passed_ns = chunk.start_ns % 10**10 + np.arange(len(chunk.actions)) * chunk.dt_ns
+            swung = self._swing * np.sin(np.pi * passed_ns * 1e-9)[:, None] + chunk.actions
+            self._chunks_out.publish(conversions.chunk_message(replace(chunk, actions=swung)))
             self.number += 1
 
     @property

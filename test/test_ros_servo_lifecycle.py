@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip('rclpy')
 pytest.importorskip('physis_ros.msg')
 
+from endurance.room import hardest
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
 from rclpy.parameter import Parameter
@@ -24,13 +25,17 @@ from servo_cases import GIVEN, MODULE, Feed, call
 from std_srvs.srv import SetBool
 
 from physis_ros.msg import Playback, PlaybackStatus
-from physis_ros.ros import conversions, qos, servo_playing
+from physis_ros.ros import conversions, qos, realtime, servo_playing
 from physis_ros.ros.diagnostics import Level
 from physis_ros.ros.managed import FAILURE, SUCCESS
 from physis_ros.ros.servo import ServoNode
+from physis_ros.ros.signals import Stop
 from physis_ros.types import Command, Play, Reason
 
 pytestmark = pytest.mark.ros
+# Of acceleration [rad/s^2], and what it lets the speed change by in a tick [rad/s].
+MOST = 4.0
+MOST_STEP = MOST * 0.004 * 1.01
 UNCONFIGURED, INACTIVE = PlaybackStatus.STATE_UNCONFIGURED, PlaybackStatus.STATE_INACTIVE
 
 
@@ -92,31 +97,88 @@ class World:
         return str(call(self._bench, GetState, 'get_state').current_state.label)
 
 
-def test_deactivating_is_answered_when_the_robot_is_at_rest_within_its_limits(bench: Any) -> None:
-    most, period_s = 4.0, 0.004
-    world = World(bench, acceleration=[most] * 2)
+def gentle(said: list[JointState], began: int) -> bool:
+    """Whether what was fast then came to rest as the limit of acceleration wants it."""
+    speed = np.array([message.velocity for message in said[began - 1 :]])
+    rest = speed[-1].tolist() == [0.0, 0.0]
+    return bool(speed[0][0] > 0.9 and rest and np.abs(np.diff(speed, axis=0)).max() <= MOST_STEP)
+
+
+@pytest.mark.parametrize(('label', 'end'), [('deactivate', 'inactive'), ('shutdown', 'finalized')])
+def test_leaving_is_answered_when_the_robot_is_at_rest_within_its_limits(
+    bench: Any, label: str, end: str
+) -> None:
+    world = World(bench, acceleration=[MOST] * 2)
     world.configure()
     assert world.node.trigger_activate() is SUCCESS
     world.moving()
-    began = len(world.said)
-    answer = world.change('deactivate')
-    assert bench.spin_until(lambda: world.node.playing._braking, 20)
+    began, playing = len(world.said), world.node.playing
+    answer = world.change(label)
+    assert bench.spin_until(lambda: playing._braking, 20)
     assert world.state() == 'active'
-    while not world.node.playing.at_rest:
+    while not playing.at_rest:
         assert not answer.done()
         assert world.tick().reason is Reason.INACTIVE
         assert len(world.said) - began < 500
     assert bench.spin_until(answer.done, 20)
     assert answer.result().success
-    assert world.state() == 'inactive'
-    speed = np.array([message.velocity for message in world.said[began - 1 :]])
-    assert speed[0][0] > 0.9
-    assert speed[-1].tolist() == [0.0, 0.0]
-    assert np.abs(np.diff(speed, axis=0)).max() <= most * period_s * 1.01
-    told = len(world.said)
-    world.offer(1)
-    assert world.tick().play is Play.SILENT
-    assert len(world.said) == told
+    assert world.state() == end
+    assert gentle(world.said, began)
+    assert playing.closed is (end == 'finalized')
+    if not playing.closed:
+        told = len(world.said)
+        world.offer(1)
+        assert world.tick().play is Play.SILENT
+        assert len(world.said) == told
+
+
+def stop_moving(bench: Any, pass_time: Any = None, **parameters: Any) -> tuple[World, int]:
+    """Tell a moving player to stop; return its world, and how much it had said before."""
+    world = World(bench, use_sim_time=True, real_time_priority=0, **parameters)
+    world.configure()
+    assert world.node.trigger_activate() is SUCCESS
+    world.moving()
+    began, stop = len(world.said), Stop()
+    stop.request('told')
+
+    def go_on(timeout_sec: float) -> None:
+        world.now_ns += 4 * MS
+
+    try:
+        executor = SimpleNamespace(spin_once=pass_time or go_on)
+        world.node.playing.run(executor, stop)
+    finally:
+        realtime.thaw_garbage()
+    world.node.close()
+    return world, began
+
+
+def test_told_to_stop_it_comes_to_rest_within_its_limits_and_soon(bench: Any) -> None:
+    """Sooner than by its own ramp of 5 s, which the limits do not ask for."""
+    world, began = stop_moving(bench, acceleration=[MOST] * 2, ramp_ms=5000.0)
+    assert gentle(world.said, began)
+    assert len(world.said) - began <= servo_playing.STOP_RAMP_NS // (4 * MS) + 2
+
+
+@pytest.mark.parametrize(
+    ('parameters', 'constant'),
+    [
+        pytest.param({'acceleration': [MOST] * 2}, 'STOP_STALLED_NS', id='no tick comes'),
+        pytest.param({'acceleration': [MOST] * 2}, 'STOP_NS', id='it takes too long'),
+        pytest.param({}, None, id='there are no limits'),
+    ],
+)
+def test_told_to_stop_it_holds_at_once_where(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, parameters: Any, constant: str | None
+) -> None:
+    """So it leaves in time, whatever the clock does."""
+    if constant is not None:
+        monkeypatch.setattr(servo_playing, constant, 20 * MS)
+    world, began = stop_moving(bench, lambda timeout_sec: time.sleep(0.005), **parameters)
+    *before, last = [list(message.velocity) for message in world.said[began - 1 :]]
+    assert last == [0.0, 0.0]
+    # The tick of a time that stands still says the same again.
+    assert all(velocity == before[0] and velocity[0] > 0.9 for velocity in before)
 
 
 def test_a_clock_that_stands_still_does_not_hold_up_deactivating(
@@ -267,9 +329,10 @@ def bring(bench: Any, name: str, label: str) -> None:
 def test_X15_every_signal_ends_every_state_well(
     bench: Any, launcher: Any, number: signal.Signals
 ) -> None:
-    """By the same way out as a shutdown: with a hold, where anything had been commanded."""
-    Feed(bench)
+    """By the same way out: at rest within the limits, with a hold where anything was commanded."""
+    Feed(bench, swing=0.25)
     given = (*GIVEN, '-p', 'command_type:=joint_state', '-p', 'autostart:=false')
+    given += ('-p', f'acceleration:=[{MOST}, {MOST}]')
     # Slow enough to hear every tick of all of them on a busy machine.
     given += ('-p', 'servo_rate_hz:=50.0')
     processes = {name: launcher.start(MODULE, *given, '-r', f'__node:={name}') for name in WAYS}
@@ -286,6 +349,7 @@ def test_X15_every_signal_ends_every_state_well(
             bring(bench, name, label)
             if label == 'activate':
                 assert bench.spin_until(lambda name=name: moves(name), 60), name
+    assert bench.spin_until(lambda: abs(ticks['active'][-1].velocity[0]) > 0.5, 20)
     for process in processes.values():
         process.send_signal(number)
     for name, process in processes.items():
@@ -299,6 +363,9 @@ def test_X15_every_signal_ends_every_state_well(
             assert not ticks[name]
             assert not commands[name]
             continue
-        last = [tick for tick in ticks[name] if tick.play != Playback.PLAY_SILENT][-1]
+        moved = [tick for tick in ticks[name] if tick.play != Playback.PLAY_SILENT]
+        last = moved[-1]
         assert (last.play, last.reason) == (Playback.PLAY_HOLD, Playback.REASON_INACTIVE), name
+        playing = [i for i, tick in enumerate(moved) if tick.play == Playback.PLAY_PLAYING]
+        assert hardest(moved[playing[-1] :], 50.0) <= MOST * 1.01, name
         assert list(commands[name][-1].velocity) == [0.0, 0.0], name

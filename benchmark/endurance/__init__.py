@@ -1,2 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``soak.py`` is made of: a simulated day, a real run, and when memory counts as level."""
+"""
+What ``soak.py`` and ``stop.py`` are made of.
+
+A simulated day, a real run, when a figure counts as level; a room in which nodes are ended.
+"""

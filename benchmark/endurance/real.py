@@ -9,6 +9,7 @@ tick. Every few seconds what each process uses is read from /proc.
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -43,7 +44,9 @@ class Heard:
     What the servo said.
 
     :param off_grid: ticks that were not due at a whole number of periods after the first.
-    :param ages_ms: hours since the start, median age.
+    :param ages_ms: hours since the start, median age of what was played since the one before.
+    :param lost: hours since the start, periods of the grid since the one before in which no tick
+        was heard.
     """
 
     first_ns: int = 0
@@ -53,16 +56,30 @@ class Heard:
     frames: int = 0
     status: PlaybackStatus | None = None
     ages_ms: list[tuple[float, float]] = field(default_factory=list)
+    lost: list[tuple[float, int]] = field(default_factory=list)
+    _ages_ms: list[float] = field(default_factory=list)
+    _lost: int = 0
 
     def tick(self, message: Playback) -> None:
-        """Hold a tick against the grid; a hold at a reset is one between two ticks."""
-        if message.reason == Playback.REASON_INACTIVE:
-            return
+        """Hold a tick against the grid; the hold at a reset is one between two ticks."""
         due_ns = int(message.scheduled_steady_ns)
+        if due_ns == message.ticked_steady_ns and message.reason == Playback.REASON_INACTIVE:
+            return
         self.first_ns = self.first_ns or due_ns
+        if self.last_ns:
+            self._lost += max((due_ns - self.last_ns) // PERIOD_NS - 1, 0)
         self.last_ns = due_ns
         self.ticks += 1
         self.off_grid += (due_ns - self.first_ns) % PERIOD_NS != 0
+        if message.play == Playback.PLAY_PLAYING:
+            self._ages_ms.append(message.age.sec * 1e3 + message.age.nanosec * 1e-6)
+
+    def sample(self, hour: float) -> None:
+        """Note what was heard since the last time."""
+        if self._ages_ms:
+            self.ages_ms.append((hour, statistics.median(self._ages_ms)))
+        self.lost.append((hour, self._lost))
+        self._ages_ms, self._lost = [], 0
 
 
 @dataclass(frozen=True)
@@ -109,9 +126,8 @@ def run(minutes: float, workers: int, folder: Path, say: Callable[[str], None]) 
             next_s += SAMPLE_S
             nodes.check()
             _sample(nodes, passed_s / 3600, samples)
-            if heard.status is not None:
-                heard.ages_ms.append((passed_s / 3600, heard.status.action_age.p50))
-            if len(heard.ages_ms) % 30 == 0:
+            heard.sample(passed_s / 3600)
+            if len(heard.lost) % 30 == 0:
                 say(f'{passed_s / 60:.0f} min: {_line(samples)}')
     finally:
         nodes.ask('servo', 'wam', 'arm')
@@ -165,8 +181,3 @@ def _line(samples: Mapping[str, list[tuple[float, Usage]]]) -> str:
     return ', '.join(
         f'{name} {taken[-1][1].private_kib / 1024:.1f} MiB' for name, taken in samples.items()
     )
-
-
-def periods_lost(heard: Heard) -> int:
-    """Return the periods of the grid in which no tick was heard."""
-    return (heard.last_ns - heard.first_ns) // PERIOD_NS + 1 - heard.ticks

@@ -9,7 +9,6 @@ the commands on a timer and the images in a callback. Each says ``ready`` and en
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import subprocess
 import sys
@@ -27,6 +26,7 @@ PRIORITY = 50
 JOINTS = ('shoulder', 'elbow')
 WIDTH, HEIGHT, CAMERA_HZ = 640, 480, 30
 PATIENCE_S = 300.0
+LOOK_NS = 500_000_000
 
 
 def bare(period_ns: int, out: Path) -> None:
@@ -46,7 +46,7 @@ def bare(period_ns: int, out: Path) -> None:
 
 
 def load(period_ns: int, out: Path) -> None:
-    """Keep two workers of the reach model busy; nobody waits for what they make."""
+    """Keep two workers of the reach model busy, and note how busy; nobody waits for the rest."""
     import torch
     from pipeline import default_model, inputs
 
@@ -61,20 +61,22 @@ def load(period_ns: int, out: Path) -> None:
         for stream in streams:
             pool.open_stream(stream)
         values = inputs(pool.spec, 0)
-        begun_ns, worked_ns = time.monotonic_ns(), _processor_ns(pool.pids)
+        worked = [_worked(pool.pids)]
         while not ends():
             for stream in streams:
                 if pool.ready(stream):
                     pool.enter(stream, values, time.monotonic_ns() + 10**9, False)
             pool.next_result(0.1)
-        worked = (_processor_ns(pool.pids) - worked_ns) / (time.monotonic_ns() - begun_ns)
-    np.save(out, np.array([worked]))
+            if time.monotonic_ns() - worked[-1][0] > LOOK_NS:
+                worked.append(_worked(pool.pids))
+    np.save(out, np.array(worked))
 
 
-def _processor_ns(pids: Any) -> int:
-    fields = [Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split() for pid in pids]
-    ticks = sum(int(line[11]) + int(line[12]) for line in fields)
-    return ticks * 10**9 // os.sysconf('SC_CLK_TCK')
+def _worked(pids: Any) -> tuple[int, int, int]:
+    """Return the steady time, and how long processes ran and waited for a processor by then."""
+    threads = [path for pid in pids for path in Path(f'/proc/{pid}/task').glob('*/schedstat')]
+    spent_ns = [[int(word) for word in path.read_text().split()[:2]] for path in threads]
+    return time.monotonic_ns(), sum(one[0] for one in spent_ns), sum(one[1] for one in spent_ns)
 
 
 def camera(period_ns: int, out: Path) -> None:

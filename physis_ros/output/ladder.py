@@ -54,6 +54,16 @@ class LadderConfig:
         if self.ramp_ns <= 0:
             raise ParameterError('ramp_ns', '> 0', self.ramp_ns, 'a robot cannot stop at once')
 
+    @property
+    def limited(self) -> bool:
+        """Whether there is a joint that must not stop at once."""
+        return bool(np.isfinite(self.acceleration).any() or np.isfinite(self.jerk).any())
+
+    def braking(self, most_ns: int | None) -> LadderConfig:
+        """Return the rungs without a hold; with a ramp of at most this, as the limits allow."""
+        ramp_ns = self.ramp_ns if most_ns is None else min(self.ramp_ns, most_ns)
+        return replace(self, hold_ns=0, ramp_ns=ramp_ns)
+
     def unlimited(self) -> LadderConfig:
         """Return the same rungs without limits of motion."""
         free = np.full(len(self.jerk), np.inf)

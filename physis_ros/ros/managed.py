@@ -21,7 +21,9 @@ from physis_ros.errors import EngineError, PhysisError
 from physis_ros.ros.deferred import DeferredService
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
-DEACTIVATE = Transition.TRANSITION_DEACTIVATE, 'deactivate'
+# What ends the playing of an active node: it comes to rest first.
+ENDING_IDS = Transition.TRANSITION_DEACTIVATE, Transition.TRANSITION_ACTIVE_SHUTDOWN
+ENDING_LABELS = 'deactivate', 'shutdown'
 
 
 class ManagedNode(LifecycleNode):
@@ -71,7 +73,7 @@ class ManagedNode(LifecycleNode):
         raise NotImplementedError
 
     def come_to_rest(self) -> bool:
-        """Begin to come to rest, and say whether it is reached: deactivating waits for that."""
+        """Begin to come to rest, and say whether it is: what ends the playing waits for that."""
         return True
 
     def look(self) -> None:
@@ -114,7 +116,7 @@ class ManagedNode(LifecycleNode):
     def _asked_to_change(self, request: Any) -> Callable[[], Any]:
         """Take a request for another state; it is answered once that is reached."""
         wanted = request.transition
-        rests = wanted.label == DEACTIVATE[1] or (not wanted.label and wanted.id == DEACTIVATE[0])
+        rests = wanted.label in ENDING_LABELS or (not wanted.label and wanted.id in ENDING_IDS)
 
         def changed() -> Any:
             active = self._state_machine.current_state[1] == 'active'

@@ -19,6 +19,8 @@ from contextlib import suppress
 
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 _PR_SET_TIMERSLACK = 29
+# With the flag that tells our class from one that others gave: new threads do not inherit it.
+_TAKEN = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
 # Longest time that another thread of Python, such as one that serves metrics, may hold up a tick.
 _SWITCH_S = 1e-4
 
@@ -29,13 +31,14 @@ def request(priority: int) -> list[str]:
 
     The calling thread is the one that ticks. Call it once the node is made.
 
-    :param priority: of SCHED_FIFO, 1 to 99; 0 leaves the scheduling class alone.
+    :param priority: of SCHED_FIFO, 1 to 99; 0 asks for nothing and gives back what was had.
     :returns: what was refused, as sentences; empty when all was granted.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
     sys.setswitchinterval(_SWITCH_S)
     if not priority:
+        _give_back(libc)
         return []
     return [text for text in (_fifo(priority), _lock_memory(libc)) if text]
 
@@ -72,19 +75,38 @@ def _fifo(priority: int) -> str:
     They are the middleware's, and hold locks that a tick needs: left in the normal class they
     could be kept from giving them back. Threads made later keep the normal class.
     """
-    policy = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
     try:
-        os.sched_setscheduler(0, policy, os.sched_param(priority))
-        for thread in map(int, os.listdir('/proc/self/task')):
+        os.sched_setscheduler(0, _TAKEN, os.sched_param(priority))
+        for thread in _threads():
             if thread != threading.get_native_id():
                 with suppress(ProcessLookupError):  # it has ended meanwhile
-                    os.sched_setscheduler(thread, policy, os.sched_param(max(priority - 1, 1)))
+                    os.sched_setscheduler(thread, _TAKEN, os.sched_param(max(priority - 1, 1)))
     except OSError as error:
         return (
             f'no real-time priority {priority} ({error.strerror}); allow it with an rtprio line '
             f'in /etc/security/limits.conf, or expect late ticks under load'
         )
     return ''
+
+
+def _give_back(libc: ctypes.CDLL) -> None:
+    """
+    Leave the class and unlock the memory that :func:`request` was granted before.
+
+    A class that others gave the process (``chrt``) is left alone.
+    """
+    for thread in _threads():
+        with suppress(OSError):
+            if os.sched_getscheduler(thread) == _TAKEN:
+                # To take the flag away again would need a privilege.
+                left = os.SCHED_OTHER | os.SCHED_RESET_ON_FORK
+                os.sched_setscheduler(thread, left, os.sched_param(0))
+    libc.munlockall()
+
+
+def _threads() -> list[int]:
+    """Return the threads of this process."""
+    return [int(name) for name in os.listdir('/proc/self/task')]
 
 
 def _lock_memory(libc: ctypes.CDLL) -> str:

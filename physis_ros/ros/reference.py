@@ -16,8 +16,9 @@ from physis_ros.ros.wam_config import WamConfig
 HEAD = """# Parameters
 
 Made by `physis parameters`; do not edit. Whole numbers may stand for doubles. Dynamic ones may be
-set while the node runs too; all that one call sets is taken together, or nothing of it. A name
-that no node declares is refused at start.
+set while the node runs too; all that one call sets is taken together, or nothing of it. The others
+of servo_node, but for `autostart`, may be set while it is not configured. A name that no node
+declares is refused at start.
 """
 SECTIONS: tuple[tuple[str, str, tuple[type, ...]], ...] = (
     (

@@ -39,16 +39,18 @@ class ServoNode(ManagedNode):
     Plays action chunks at servo rate.
 
     Subscribes ``action_chunk`` (physis_ros/ActionChunk) and ``joint_states``
-    (sensor_msgs/JointState [rad or m]). Publishes ``~/command`` (type by parameter),
+    (sensor_msgs/JointState, in the robot's names and units as the parameters ``joint_*`` say;
+    so are commands). Publishes ``~/command`` (type by parameter),
     ``~/playback`` (physis_ros/Playback, each tick while someone listens), ``~/playback_status``
     (physis_ros/PlaybackStatus), ``/diagnostics``. Services ``~/reset`` (std_srvs/Trigger): ramp
     to rest and start from the measured state; ``~/pause`` (std_srvs/SetBool): likewise and hold,
     or go on.
 
     Lifecycle: configure reads the parameters and begins to tick, in silence; activate plays;
-    deactivate brings the robot to rest within its limits, and is answered when it is;
-    cleanup frees everything, and all parameters may be set until it is configured again.
-    Every way out ends with a final hold. All parameters: :class:`ServoConfig`.
+    deactivate brings the robot to rest within its limits, and is answered when it is, and so is
+    shutdown; cleanup frees everything, and all parameters may be set until it is configured again.
+    Every way out ends with a final hold; Ctrl-C and SIGTERM keep limits of acceleration and jerk
+    until then, if that takes less than a second. All parameters: :class:`ServoConfig`.
     """
 
     def __init__(self, **options: Any) -> None:

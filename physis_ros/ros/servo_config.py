@@ -125,12 +125,13 @@ class ServoConfig:
     acceleration: tuple[float, ...] = parameter(
         (),
         'Greatest acceleration of each joint, when it is brought to rest too [rad/s^2 or m/s^2]; '
-        'leave out for no limits.',
+        '.inf for one without, leave out for no limits.',
         dynamic=True,
     )
     jerk: tuple[float, ...] = parameter(
         (),
-        'Greatest jerk of each joint, likewise [rad/s^3 or m/s^3]; leave out for no limits.',
+        'Greatest jerk of each joint, likewise [rad/s^3 or m/s^3]; .inf for one without, leave '
+        'out for no limits.',
         dynamic=True,
     )
     limit_mode: str = parameter(

@@ -38,6 +38,9 @@ from physis_ros.types import Command
 CLOCK_READINGS = 3
 # Without a tick for so long (a clock that stands still) nothing is waited for to come to rest.
 STALLED_NS = 1_000_000_000
+# A process that is told to stop has 2 s; so long it brakes within the limits, by a ramp that is no
+# longer than this unless they need it, and so long it waits for a tick.
+STOP_NS, STOP_RAMP_NS, STOP_STALLED_NS = 1_000_000_000, 500_000_000, 250_000_000
 
 
 class Playing:
@@ -74,6 +77,8 @@ class Playing:
         # Since when it counts; steady clock, as all of these.
         self._begun_ns = time.monotonic_ns()
         self._braked_ns = self._ticked_ns = 0
+        # Until when it may brake on the way out; 0 before it was told to stop.
+        self._stop_ns = 0
         self._command: Command | None = None
         self._ready: Ready | None = None
         self._last_age_ns: int | None = None
@@ -140,10 +145,32 @@ class Playing:
             tick = self._steady_tick
         if self.config.trajectory_stamped:
             self._node.get_logger().info(self._adapter.stamping(self._ros_time))
-        ticks.run(executor, lambda: stop.requested or self.closed, tick, self._idle)
+        ticks.run(executor, lambda: self._over(stop), tick, self._idle)
         if self.closed:
             # It is left to be collected, and so is what was frozen with it.
             realtime.thaw_garbage()
+
+    def _over(self, stop: Stop) -> bool:
+        """Whether to tick no more: closed, or told to stop and at rest, as far as time allows."""
+        if self.closed or not stop.requested:
+            return self.closed
+        if not self._stop_ns:
+            self._begin_to_stop()
+        if self.at_rest:
+            return True
+        over = time.monotonic_ns() >= self._stop_ns
+        if over and self.player.config.ladder.limited:
+            self._node.get_logger().warning(
+                f'not at rest within {STOP_NS * 1e-9:g} s by the limits of motion: held at once'
+            )
+        return over
+
+    def _begin_to_stop(self) -> None:
+        """Begin to come to rest for good, where that must not be at once."""
+        self._active, self._stop_ns = False, time.monotonic_ns()
+        if not self.at_rest and self.player.config.ladder.limited:
+            self._stop_ns += STOP_NS
+            self._brake(STOP_RAMP_NS)
 
     def close(self) -> None:
         """Send the final hold and take everything away, once."""
@@ -197,7 +224,7 @@ class Playing:
 
     def _turn(self) -> None:
         """Begin, or begin to come to rest, as is wanted; once it brakes it comes to rest first."""
-        wanted = self._active and not self._paused
+        wanted = self._active and not self._paused and not self._stop_ns
         if self._braking or wanted is self._plays:
             return
         if wanted:
@@ -205,10 +232,10 @@ class Playing:
         else:
             self._brake()
 
-    def _brake(self) -> None:
-        """Bring the robot to rest within its limits, tick by tick."""
+    def _brake(self, most_ns: int | None = None) -> None:
+        """Bring the robot to rest within its limits, tick by tick; sooner than set, if wanted."""
         self._braking, self._braked_ns = True, time.monotonic_ns()
-        self.player.brake(self._ros_time.now_ns())
+        self.player.brake(self._ros_time.now_ns(), most_ns)
         self._end_braking()
 
     def _end_braking(self) -> None:
@@ -222,7 +249,8 @@ class Playing:
     def _stalled(self) -> bool:
         """Whether no tick comes that would bring it to rest."""
         last_ns = max(self._ticked_ns, self._braked_ns)
-        return time.monotonic_ns() - last_ns > STALLED_NS
+        patience_ns = STOP_STALLED_NS if self._stop_ns else STALLED_NS
+        return time.monotonic_ns() - last_ns > patience_ns
 
     def _hold(self) -> None:
         """Bring the playing to an end at rest where the last command was."""
@@ -294,6 +322,9 @@ class Playing:
     def _idle(self) -> None:
         """Do what can wait until after a tick: the end of braking; the status, when due."""
         self._end_braking()
+        if self.closed:
+            # Whoever waited for it to come to rest has taken it away.
+            return
         phase = self.player.account.phase
         if self._status_due or phase is not self._phase:
             self._status_due, self._phase = False, phase
@@ -330,7 +361,7 @@ class Playing:
             last_age_ns=self._last_age_ns,
             depth_ns=self.player.depth_ns(now_ns),
             subscribers=self.outputs.subscribers,
-            stopping=self.closed,
+            stopping=self.closed or self._stop_ns > 0,
             halt=self._halt,
             waits=self.waits,
             apart_ns=self.inputs.apart_ns,

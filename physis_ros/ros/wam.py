@@ -50,8 +50,9 @@ class WamNode(ManagedNode):
     Turns camera images and joint states into action chunks, for all of its streams on one engine.
 
     Of each stream: subscribes ``<camera>/image_raw`` (sensor_msgs/Image, or CompressedImage on
-    ``<camera>/image_raw/compressed``), ``joint_states`` (sensor_msgs/JointState [rad or m]),
-    ``~/instruction`` (std_msgs/String, latched; a new one begins a new epoch). Publishes
+    ``<camera>/image_raw/compressed``), ``joint_states`` (sensor_msgs/JointState, in the robot's
+    names and units as the parameters ``joint_*`` say), ``~/instruction`` (std_msgs/String,
+    latched; a new one begins a new epoch). Publishes
     ``~/action_chunk`` (physis_ros/ActionChunk), ``~/predicted_image`` (sensor_msgs/Image, stamp =
     the time it is about; decoded only while someone listens), ``~/overlay`` (sensor_msgs/Image for
     a person: camera, prediction, figures; made only while someone looks), ``~/stream_status``
@@ -265,11 +266,6 @@ class WamNode(ManagedNode):
                 stream.new_epoch(ResetReason.CLOCK_JUMP, jump.text)
 
     # Status.
-
-    @property
-    def engine_failed(self) -> bool:
-        """Whether the engine is gone for good."""
-        return self.host is None or self.host.state is HostState.FAILED
 
     def engine(self) -> EngineSnapshot:
         """Return how the engine is."""

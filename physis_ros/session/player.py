@@ -153,15 +153,15 @@ class Player:
             self._measured = measured
         self._active, self._braking = True, False
 
-    def brake(self, now_ns: int) -> None:
+    def brake(self, now_ns: int, most_ns: int | None = None) -> None:
         """
-        Come to rest by the ladder's ramp and play nothing that comes.
+        Come to rest by the ladder's ramp, in ``most_ns`` if limits allow; play nothing that comes.
 
         Deactivate, or activate again, once ``at_rest``.
         """
         self._braking = True
         if self._moved is not None and not self.at_rest:
-            config = replace(self._ladder_config, hold_ns=0)
+            config = self._ladder_config.braking(most_ns)
             self._ladder = self._going_down(config, self._moved, now_ns)
 
     @property
