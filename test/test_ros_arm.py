@@ -14,7 +14,11 @@ pytest.importorskip('rclpy')
 pytest.importorskip('mujoco')
 pytest.importorskip('physis_ros.msg')
 
+from fuzz_cases import FUZZ
 from geometry_msgs.msg import PointStamped
+from hostile.arm import HostileArm, events
+from hostile.servo import COMMAND_TYPES
+from hypothesis import given
 from ros_cases import JOINTS
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import Image, JointState
@@ -133,3 +137,18 @@ def test_a_wrong_speed_is_refused(launcher: Any) -> None:
     process = launcher.start(MODULE, '--ros-args', '-p', 'speed:=2.0')
     assert process.wait(60) == 2
     assert "time_base must be 'zero' at a speed other than 1" in launcher.log(process)
+
+
+@pytest.mark.parametrize('kind', COMMAND_TYPES)
+def test_hostile_commands_are_counted_and_the_arm_stays_finite(bench: Any, kind: str) -> None:
+    arm = HostileArm(bench.context, kind)
+
+    @FUZZ
+    @given(series=events())
+    def survives(series: list[Any]) -> None:
+        assert arm.play(series).total() == len(series)
+
+    try:
+        survives()
+    finally:
+        arm.close()

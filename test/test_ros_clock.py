@@ -128,3 +128,23 @@ def test_T24_only_steps_back_and_far_ahead_are_jumps(bench: Any) -> None:
     assert node.jumps == [Jump('the clock jumped by -50.900 s', backward=True)]
     show(60 * SECOND_NS)
     assert node.jumps[1:] == [Jump('the clock jumped by +10.000 s', backward=False)]
+
+
+@pytest.mark.parametrize('sec', [-5, 2**31 - 1])
+def test_what_is_no_time_on_clock_is_refused_and_the_node_goes_on(bench: Any, sec: int) -> None:
+    node = bench.add(TimedNode, {'use_sim_time': True})
+    clock_out = bench.probe.create_publisher(Clock, '/clock', qos.CLOCK)
+    hostile, good = Clock(), Clock(clock=conversions.time_message(100 * SECOND_NS))
+    hostile.clock.sec = sec
+
+    def shown(message: Clock, condition: Any) -> bool:
+        def there() -> bool:
+            clock_out.publish(message)
+            return bool(condition())
+
+        return bool(bench.spin_until(there, 10))
+
+    assert shown(hostile, lambda: node.ros_time.refused > 0)
+    assert node.ros_time.now_ns() == 0
+    assert shown(good, lambda: node.ros_time.now_ns() == 100 * SECOND_NS)
+    assert node.jumps == []

@@ -17,10 +17,13 @@ from rclpy.duration import Duration
 from rclpy.node import Node
 
 from physis_ros.clock import STEP_NS, ClockSteps
+from physis_ros.ros import conversions
 
 # A forward step of this size is a jump (a bag was wound on), below it a clock that came late.
 FORWARD_JUMP_NS = STEP_NS
 BACKWARD_JUMP_NS = 1
+# An hour before the last time that fits a message: what is said is of instants ahead, too.
+LATEST_NS = (2**31 - 3600) * 1_000_000_000
 # So long a missing clock, or one that stands still, is nothing to speak of.
 PATIENCE_NS = 5_000_000_000
 
@@ -59,6 +62,33 @@ class RosClock:
         self._clock: Any = node.get_clock()
         self._steps = ClockSteps()
         self._stood: tuple[int, int] | None = None
+        self._log = node.get_logger()
+        # Messages on /clock that hold no time, and what is wrong with the last, if it was one.
+        self.refused, self._refusal = 0, ''
+        self._guard(node._time_source)
+
+    def _guard(self, source: Any) -> None:
+        """Let only times through to rclpy: what is none, it answers with the end of the node."""
+        take = source.clock_callback
+
+        def guarded(message: Any) -> None:
+            time_ns = conversions.time_ns(message.clock)
+            if 0 <= time_ns <= LATEST_NS:
+                self._refusal = ''
+                take(type(message)(clock=conversions.time_message(time_ns)))
+            else:
+                self._refuse(time_ns)
+
+        source.clock_callback = guarded
+        if source._clock_sub is not None:
+            source._clock_sub.callback = guarded
+
+    def _refuse(self, time_ns: int) -> None:
+        """Count and say that a message on /clock holds no time."""
+        self.refused += 1
+        rule, got = f'from 0 to {LATEST_NS * 1e-9:.0f} s', f'{time_ns * 1e-9:.3f} s'
+        self._refusal = f'the time on /clock must be {rule}, got {got}'
+        self._log.error(self._refusal, **seldom(5.0))
 
     def now_ns(self) -> int:
         """Return ROS time [ns]; 0 under simulation until the first /clock message."""
@@ -98,6 +128,8 @@ class RosClock:
         stood_ns = steady_ns - self._stood[1]
         if stood_ns < PATIENCE_NS:
             return ''
+        if self._refusal:
+            return f'{self._refusal} ({self.refused} messages were refused)'
         if now_ns == 0:
             return 'waiting for /clock: use_sim_time is true and nobody has published the time yet'
         return f'the time stands still at {now_ns * 1e-9:.3f} s: /clock is paused or has ended'

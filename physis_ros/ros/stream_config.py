@@ -140,7 +140,8 @@ class StreamConfig:
     rtc_frozen_ms: float = parameter(
         PRODUCER.rtc_frozen_ns / MS_NS,
         'Real-time chunking: so long from its start a chunk keeps the actions that are committed '
-        'already [ms]; below period_ms. For servo nodes with merge: replace. Both 0: off.',
+        'already [ms]; below period_ms. For servo nodes with merge: replace or blend. Both 0: '
+        'off.',
         low=0.0,
         high=60_000.0,
     )

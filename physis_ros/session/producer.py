@@ -23,6 +23,7 @@ from physis_ros.observation.config import AlignConfig
 from physis_ros.observation.depth import resize_depth
 from physis_ros.observation.joints import JointReading
 from physis_ros.observation.resize import resize
+from physis_ros.output.limits import usable
 from physis_ros.session.collector import Collector, Consumer
 from physis_ros.session.commitment import Commitment
 from physis_ros.session.delay import ToldDelay
@@ -290,6 +291,10 @@ class Producer:
             entry = self._rhythm.finished(entry, published.stream_ns)
             try:
                 done = produce(entry, result, self._pool.spec, self._names, published)
+                if not usable(done.chunk.actions):
+                    self._gauges.counts['non_finite'] += 1
+                    self.reset(ResetReason.NON_FINITE)
+                    return
                 self._commitment.published(done.chunk, entry.frozen)
                 self._ports.deliver(done)
             except Exception as error:  # the pool's other streams must not end with this one

@@ -35,6 +35,7 @@ class ResetReason(Enum):
     INSTRUCTION = 'instruction'
     CLOCK_JUMP = 'clock_jump'
     STAMP_REGRESSED = 'stamp_regressed'
+    NON_FINITE = 'non_finite'  # what the model remembers makes no numbers any more
 
     @property
     def of_time(self) -> bool:
@@ -56,7 +57,8 @@ class ProducerStatus:
     :param counts: ``entered``, ``delivered``, ``dropped`` (in the pipe when their epoch ended),
         ``old_epoch`` (came out of it all the same), ``delay_clamped``, ``beat_skipped``,
         ``renewed`` (newer observations shown to chunks in the pipe), ``rtc_prefix`` (entered with
-        committed actions to agree with),
+        committed actions to agree with), ``non_finite`` (chunks of values that are no numbers,
+        which end their epoch and go nowhere),
         ``reset_<reason>``, and the aligner's counters of messages and reasons.
     :param sensor_hz: frames taken, stream time.
     :param replan_hz: chunks entered.
