@@ -33,7 +33,6 @@ SHAPE = (1, 1280, 1024)  # float32: 5.24 MB
 DEPTH = 4
 _PAUSE_S = 0.003
 _WAIT_S = 10.0
-_WAYS = ('mailbox', 'gloo', 'queue')
 
 
 class Wire:

@@ -11,18 +11,19 @@ import pytest
 from physis_ros.errors import ParameterError
 from physis_ros.simulation.arm import Arm
 from physis_ros.simulation.dataset import ARRAYS, load_shard, write_shards
-from physis_ros.simulation.episode import (
-    EpisodeRecorder,
-    ExplorationConfig,
-    halved,
-    record_episode,
-)
+from physis_ros.simulation.episode import Episode, EpisodeRecorder, ExplorationConfig, halved
 from physis_ros.simulation.expert import Expert, ExpertConfig
 from physis_ros.simulation.kinematics import tip_position
 from physis_ros.simulation.scene import ArmConfig
 from physis_ros.simulation.target import Target
 
 LINK_M = (0.25, 0.20)
+
+
+def recorded(seed: int, seconds: float) -> Episode:
+    """Record an episode by itself."""
+    with EpisodeRecorder() as recorder:
+        return recorder.record(seed, seconds)
 
 
 def mean_error_m(late_ns: int) -> float:
@@ -84,7 +85,7 @@ def test_halving_takes_the_mean_of_each_square_and_rounds_halves_up():
 
 
 def test_an_episode_has_its_shapes_and_the_experts_labels():
-    episode = record_episode(seed=7, seconds=0.5)
+    episode = recorded(seed=7, seconds=0.5)
     assert episode.frames.shape == (20, 64, 64, 3) and episode.frames.dtype == np.uint8
     assert episode.joints.shape == (20, 4) and episode.joints.dtype == np.float32
     assert episode.labels.shape == (80, 2) and episode.labels.dtype == np.float32
@@ -109,7 +110,7 @@ def test_an_episode_does_not_depend_on_what_was_recorded_before():
     with EpisodeRecorder() as recorder:
         recorder.record(1, 0.25)
         after = recorder.record(2, 0.25)
-    alone = record_episode(2, 0.25)
+    alone = recorded(2, 0.25)
     for name in ARRAYS:
         assert np.array_equal(getattr(after, name), getattr(alone, name)), name
 
@@ -133,7 +134,7 @@ def test_shards_hold_the_episodes_in_order_whatever_the_processes(tmp_path):
     assert [path.name for path in paths] == ['shard_0000', 'shard_0001']
     shards = [load_shard(path) for path in paths]
     assert [len(shard.frames) for shard in shards] == [2, 1]
-    last = record_episode(6_000_002, 0.1)
+    last = recorded(6_000_002, 0.1)
     for name in ARRAYS:
         assert np.array_equal(getattr(shards[1], name)[0], getattr(last, name)), name
 

@@ -37,7 +37,6 @@ from physis_ros.types import ActionChunk
 
 MS = 1_000_000
 TICK_NS, FRAME_NS, SAMPLE_NS, STATUS_NS = 50 * MS, 100 * MS, 60_000 * MS, 10_000 * MS
-HOUR_NS = 3_600_000 * MS
 WAY_NS, ENGINE_NS = 5 * MS, 90 * MS
 START_NS = 1_700_000_000_000 * MS
 NAMES = ('a', 'b')

@@ -30,13 +30,12 @@ class Kind(IntEnum):
     DONE = 5
     OPEN = 6
     CLOSE = 7
-    STOP = 8
-    READY = 9
-    OPENED = 10
-    CLOSED = 11
-    FAILED = 12
-    NOT_OPENED = 13
-    COMMIT = 14
+    READY = 8
+    OPENED = 9
+    CLOSED = 10
+    FAILED = 11
+    NOT_OPENED = 12
+    COMMIT = 13
 
 
 class Header(NamedTuple):

@@ -43,17 +43,11 @@ class Collector:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._failure: EngineError | None = None
-        self._unrouted = 0
 
     @property
     def failure(self) -> EngineError | None:
         """Why the pool is gone; None while it lives."""
         return self._failure
-
-    @property
-    def unrouted(self) -> int:
-        """Chunks of streams that nobody listens to any more."""
-        return self._unrouted
 
     def attach(self, stream: str, consumer: Consumer) -> None:
         """
@@ -103,9 +97,9 @@ class Collector:
                 self._dispatch(result)
 
     def _dispatch(self, result: ChunkResult) -> None:
+        """Hand a chunk on; that of a stream to which nobody listens any more is dropped."""
         with self._lock:
             consumer = self._consumers.get(result.stream)
-            self._unrouted += consumer is None
         if consumer is not None:
             consumer.result(result)
 

@@ -165,12 +165,6 @@ class EpisodeRecorder(AbstractContextManager['EpisodeRecorder']):
         return commands
 
 
-def record_episode(seed: int, seconds: float) -> Episode:
-    """Record a single default episode; to record many, keep an :class:`EpisodeRecorder`."""
-    with EpisodeRecorder() as recorder:
-        return recorder.record(seed, seconds)
-
-
 def _with_freezes(times_ns: Times, random: np.random.Generator, longest_s: float) -> Times:
     """Return the times with stretches held at their first value, about one in two seconds."""
     frozen = times_ns.copy()

@@ -97,10 +97,6 @@ class Target:
         """Return x and y at a time, [2]."""
         return self.states(np.array([time_ns]))[0, :2]
 
-    def velocity_m_s(self, time_ns: int) -> Floats:
-        """Return the velocity at a time, [2]."""
-        return self.states(np.array([time_ns]))[0, 2:]
-
     def states(self, times_ns: NDArray[np.int64]) -> Floats:
         """
         Return x, y, vx, vy at many times, [n, 4].
