@@ -146,7 +146,7 @@ def judged(slo_s: float, guest: Guest, came: dict[str, list[float]], least: int)
     calm = [pair for pair in others if not meets(pair, guest.refused)]
     around = figures(disturbed)
     # Each change lies within an interval of every stream that runs.
-    enough = min(len(guest.opened), len(guest.closed)) >= least and around['n'] >= 2 * least
+    enough = min(len(guest.opened), len(guest.closed)) >= least and len(disturbed) >= 2 * least
     left = len(guest.opened) == len(guest.closed)
     within = around['p99'] is not None and around['p99'] <= slo_s * 1e3
     return {
