@@ -55,3 +55,13 @@ def small_weights(folder: Path) -> Path:
     path = folder / 'small.safetensors'
     save_weights(path, ReachNetwork(sizes, KvRule.SAME_STEP), {})
     return path
+
+
+def assert_agreed(live: dict[str, bool | None]) -> None:
+    """Look that no figure of the servo differs, and that those that matter could be compared."""
+    assert [name for name, agrees in live.items() if agrees is False] == []
+    counts = ('ticks', 'deadline_due', 'deadline_misses', 'underruns', 'underrun_ticks')
+    chunks = ('chunks_received', 'chunks_accepted', 'chunks_rejected')
+    ages = [f'action_age_ms {part}' for part in ('n', 'p50', 'p90', 'p99', 'p999', 'max')]
+    must = (*counts, *chunks, *ages)
+    assert {name: live.get(name) for name in must} == dict.fromkeys(must, True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ros_cases import small_weights
+from ros_cases import assert_agreed, small_weights
 
 from physis_ros.errors import ParameterError
 from physis_ros.evaluation import topics
@@ -231,7 +231,7 @@ def test_a_whole_run_ends_with_figures_report_and_recording(tmp_path: Path):
     assert summary['seed'] == 0
     # The expert follows closely, and doing nothing does not.
     assert summary['expert_track_error_m']['mean'] < 0.01 < summary['hold_track_error_m']
-    assert False not in summary['live_agrees'].values()
+    assert_agreed(summary['live_agrees'])
     files = ('run.mcap', 'summary.json', 'report.html', 'trace.json')
     assert {path.name for path in map(Path, summary['files'])} >= set(files)
     for name in files:
@@ -258,7 +258,7 @@ def test_several_arms_on_one_engine_end_with_a_row_for_each(tmp_path: Path):
         assert one['ticks'] > 0
         assert one['configuration']['period_ms'] == 200.0
         assert one['expert_track_error_m']['mean'] < 0.01 < one['hold_track_error_m']
-        assert False not in one['live_agrees'].values()
+        assert_agreed(one['live_agrees'])
     assert {path.name for path in map(Path, summary['files'])} >= {
         'run.mcap', 'summary.json', 'report.html', 'report_arm_1.html', 'report_arm_2.html',
     }  # fmt: skip

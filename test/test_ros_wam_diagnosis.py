@@ -144,15 +144,17 @@ def test_the_model_node_serves_engine_and_streams(bench: Any, tmp_path: Path) ->
     assert bench.spin_until(
         lambda: values().get(('physis_stream_state', 'running', 'robot')) == 1, 60
     )
-    found = values()
+    # Nothing is served between these two: the page shows what was told last.
+    found, told = values(), node.streams.named('robot').told
     assert found['physis_engine_state', 'ready'] == 1
-    assert found['physis_chunks_delivered_total', 'robot'] >= 5
-    assert found['physis_observation_age_seconds_count', 'robot'] >= 0
+    assert found['physis_chunks_delivered_total', 'robot'] == told.delivered >= 5
+    assert found['physis_observation_age_seconds_count', 'robot'] == told.age_ms.n
     assert found['physis_rate_hertz', 'sensor', 'robot'] > 0
-    for source in ('camera', 'joints'):
-        assert found['physis_input_transfer_seconds_count', source, 'robot'] > 0
-        assert found['physis_input_gap_seconds_count', source, 'robot'] > 0
-        assert found['physis_input_missing_total', source, 'robot'] >= 0
+    assert set(told.producer.arrivals) == {'camera', 'joints'}
+    for source, one in told.producer.arrivals.items():
+        assert found['physis_input_transfer_seconds_count', source, 'robot'] == one.transfer_ms.n
+        assert found['physis_input_gap_seconds_count', source, 'robot'] == one.gap_ms.n > 0
+        assert found['physis_input_missing_total', source, 'robot'] == one.missing
     assert {key[1] for key in found if key[0] == 'physis_worker_queue_tasks'} == {'0', '1'}
     assert found['physis_stage_compute_seconds_count',] > 0
     hops = {key[1:] for key in found if key[0] == 'physis_hop_bytes_total'}
