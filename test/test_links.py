@@ -173,22 +173,23 @@ def test_one_peer_of_each_kind_of_device(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_two_sizes_of_messages_make_a_line() -> None:
-    """4 MiB in 1 ms more than 64 KiB; noise makes no time run backwards."""
-    large, small = 4096 * 1024, 4096 * 16
-    found = link_of('cpu', 1e-3 + large / 8e9, 1e-3 + small / 8e9)
-    assert (found.hop_s, found.bytes_per_s) == (pytest.approx(1e-3), pytest.approx(8e9))
-    assert link_of('cpu', large / 8e9, small / 9e9).hop_s == 0.0
-    assert link_of('cpu', 1e-3, 2e-3).bytes_per_s == pytest.approx((large - small) * 1e9)
+    """What they take beyond their bytes is the hop; noise makes no time run backwards."""
+    found = link_of('cpu', (8_000_000, 2e-3), (800_000, 1.1e-3))
+    assert found.to == 'cpu'
+    assert (found.hop_s, found.bytes_per_s) == pytest.approx((1e-3, 8e9))
+    assert link_of('cpu', (8_000_000, 1e-3), (800_000, 9e-5)).hop_s == 0.0
+    assert link_of('cpu', (101, 1e-3), (1, 2e-3)).bytes_per_s == pytest.approx(100 * 1e9)
 
 
 def test_a_link_is_measured_between_two_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """States go there and estimates come back, at every step, of the sizes that are reckoned."""
     monkeypatch.setattr(link_probe, 'Pool', partial(Pool, crew=local_crew(1)))
-    with closing(LinkProbe('cpu', 'cpu', chunks=4)) as probe:
-        found = probe.measure()
-        edges = probe._pool.metrics.edges
-        assert edges[0, 1].bytes == 4 * 3 * 4096 * 1024
-        assert edges[1, 0].bytes == 4 * 2 * 4096 * 16
-    assert found.to == 'cpu'
-    assert found.hop_s >= 0
-    assert 0 < found.bytes_per_s < 1e15
+    for wanted, tokens in ((0, 1024), (2_000_000, 1954)):
+        with closing(LinkProbe('cpu', 'cpu', wanted, chunks=2)) as probe:
+            found = probe.measure()
+            edges = probe._pool.metrics.edges
+            large, small = edges[0, 1], edges[1, 0]
+            assert large.bytes == 2 * 3 * tokens * 1024
+            assert small.bytes == 2 * 2 * tokens * 16
+        ways = ((b, e.wait.percentile_ns(50) / 1e9) for b, e in ((1024, large), (16, small)))
+        assert found == link_of('cpu', *((size * tokens, seconds) for size, seconds in ways))

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from physis_ros.backbones.base import ModelSpec
+from physis_ros.engine.arena import tensor_bytes
 from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.lap import STREAM, Lap, lap
 from physis_ros.engine.link_probe import LinkProbe
@@ -24,8 +26,10 @@ from physis_ros.engine.pool import Pool
 from physis_ros.engine.profile import Link
 
 _START_S = 120.0
-# Chunks of one turn where two pools take turns.
+# Chunks of one turn where two pools take turns, and of those that come to a worker at rest.
 _PART = 8
+# Long enough to do what is done ahead, so that what comes then is waited for.
+_REST_S = 0.005
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ class HandoverProbe:
                 self._pools[-1].start(_START_S)
                 self._pools[-1].open_stream(STREAM)
             for peer in peers or (device,):
-                self._links.append(LinkProbe(device, peer))
+                self._links.append(LinkProbe(device, peer, _state_bytes(self._pools[0].spec)))
         except BaseException:
             self.close()
             raise
@@ -100,7 +104,7 @@ class HandoverProbe:
         lonely = lap(self._pools[0], 1, self._chunks)
         found = Handover(
             task_s=lonely.task_s,
-            hop_s=lonely.entry_s,
+            hop_s=lap(self._pools[0], 1, _PART, _REST_S).entry_s,
             deliver_s=lonely.deliver_s,
             turn_s=max(0.0, lonely.turn_s),
             links=tuple(probe.measure() for probe in self._links),
@@ -122,6 +126,10 @@ class HandoverProbe:
 
     def _busy(self, pool: Pool) -> Lap:
         return lap(pool, 2, _PART)
+
+
+def _state_bytes(spec: ModelSpec) -> int:
+    return tensor_bytes((spec.tokens, spec.width), spec.dtype)
 
 
 def measure_handover(

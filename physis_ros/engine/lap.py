@@ -74,14 +74,15 @@ class Lap:
         return _median_s(sum(s.ended_ns - s.started_ns for s in spans) for spans in self.stages)
 
 
-def lap(pool: Pool, most: int, chunks: int) -> Lap:
+def lap(pool: Pool, most: int, chunks: int, rest_s: float = 0.0) -> Lap:
     """
     Run chunks through a pool in which the stream ``measured`` is open; return what was seen.
 
     :param most: chunks in flight at once.
+    :param rest_s: pause before each.
     """
     pool.metrics = Metrics()
-    results = _ran(pool, most, chunks)
+    results = _ran(pool, most, chunks, rest_s)
     return Lap(pool.metrics, results, [_stages(pool, r.chunk) for r in results])
 
 
@@ -89,13 +90,14 @@ def _stages(pool: Pool, chunk: int) -> list[Span]:
     return [s for s in pool.chunk_spans(STREAM, chunk) if s.block < pool.spec.blocks]
 
 
-def _ran(pool: Pool, most: int, chunks: int) -> list[ChunkResult]:
+def _ran(pool: Pool, most: int, chunks: int, rest_s: float) -> list[ChunkResult]:
     inputs = _zeros(pool)
     entered, results = 0, list[ChunkResult]()
     until_s = time.monotonic() + _RESULT_S
     while len(results) < chunks:
         free = entered < min(chunks, len(results) + most)
         if free and pool.ready(STREAM):
+            time.sleep(rest_s)
             pool.enter(STREAM, inputs, time.monotonic_ns() + 10**9, True)
             entered += 1
         elif (result := pool.next_result(1.0)) is not None:

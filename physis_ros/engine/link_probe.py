@@ -17,10 +17,11 @@ from physis_ros.engine.models import REGISTRY
 from physis_ros.engine.pool import Pool
 from physis_ros.engine.profile import Link
 
-_TOKENS, _WIDTH, _CHANNELS, _FLOAT = 4096, 256, 4, 4
-# One state is 4 MiB, one estimate 64 KiB. The pause between messages lets receivers sleep.
-_MODEL = f'synthetic:blocks=2,steps=3,tokens={_TOKENS},width={_WIDTH},window=1,stage_ms=0.5'
-_LARGE, _SMALL = (_TOKENS * columns * _FLOAT for columns in (_WIDTH, _CHANNELS))
+# Bytes of a token in a state, and in an estimate.
+_STATE, _ESTIMATE = 1024, 16
+# States of 1 to 16 MiB. The pause between messages lets receivers sleep.
+_LEAST, _MOST = 1024, 16384
+_MODEL = 'synthetic:blocks=2,steps=3,tokens={tokens},width=256,window=1,stage_ms=0.5'
 _START_S = 120.0
 # The clock's own step: no way is shorter.
 _LEAST_S = 1e-9
@@ -32,13 +33,16 @@ class LinkProbe:
 
     :param device: torch device that sends.
     :param to: torch device that receives; may be the same.
+    :param state_bytes: how large the states of interest are: caches make small ones quick.
     """
 
-    def __init__(self, device: str, to: str, chunks: int = 20) -> None:
+    def __init__(self, device: str, to: str, state_bytes: int = 0, chunks: int = 20) -> None:
+        self._tokens = min(max(_LEAST, -(-state_bytes // _STATE)), _MOST)
         self._to, self._chunks = to, chunks
         config = PoolConfig(
-            _MODEL, 2, 'block', devices=(device, to), max_streams=1, in_flight=1, mailbox_depth=2
-        )
+            _MODEL.format(tokens=self._tokens), 2, 'block', devices=(device, to), max_streams=1,
+            in_flight=1, mailbox_depth=2,
+        )  # fmt: skip
         self._pool = Pool(config, REGISTRY)
         try:
             self._pool.start(_START_S)
@@ -54,15 +58,14 @@ class LinkProbe:
     def measure(self) -> Link:
         """Return what is measured now."""
         seen = lap(self._pool, 1, self._chunks)
-        return link_of(device_kind(self._to), seen.way_s(0, 1), seen.way_s(1, 0))
+        return link_of(
+            device_kind(self._to),
+            (self._tokens * _STATE, seen.way_s(0, 1)),
+            (self._tokens * _ESTIMATE, seen.way_s(1, 0)),
+        )
 
 
-def link_of(to: str, large_s: float, small_s: float) -> Link:
-    """
-    Return the straight line through the times of two messages.
-
-    :param large_s: of a state.
-    :param small_s: of an estimate.
-    """
-    byte_s = max(large_s - small_s, _LEAST_S) / (_LARGE - _SMALL)
-    return Link(to, max(0.0, small_s - byte_s * _SMALL), 1 / byte_s)
+def link_of(to: str, large: tuple[int, float], small: tuple[int, float]) -> Link:
+    """Return the straight line through the bytes and seconds of two messages."""
+    byte_s = max(large[1] - small[1], _LEAST_S) / (large[0] - small[0])
+    return Link(to, max(0.0, small[1] - byte_s * small[0]), 1 / byte_s)
