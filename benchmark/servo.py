@@ -31,7 +31,7 @@ from physis_ros.ros import realtime
 
 BAR_FACTOR, BAR_FIXED_US = 2.0, 100.0
 # Of two workers that never lack work, this many must run, or wait for a processor, at any time.
-LEAST_BUSY = 1.8
+LEAST_BUSY = 1.6
 CHUNK_NS, JOINTS_NS = 100_000_000, 20_000_000
 STEP_NS, STEPS = 25_000_000, 24
 SETTLE_S = 1.0

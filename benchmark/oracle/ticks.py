@@ -55,12 +55,13 @@ def load(period_ns: int, out: Path) -> None:
 
     torch.set_num_threads(1)
     logging.disable(logging.WARNING)
-    ends, streams = _until_told(), ('a', 'b')
+    streams = 'a', 'b'
     with Pool(PoolConfig(default_model(), 2, max_streams=2, in_flight=3)) as pool:
         pool.start(PATIENCE_S)
         for stream in streams:
             pool.open_stream(stream)
         values = inputs(pool.spec, 0)
+        ends = _until_told()  # from here on they are busy, which loading is not
         worked = [_worked(pool.pids)]
         while not ends():
             for stream in streams:
