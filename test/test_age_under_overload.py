@@ -9,8 +9,9 @@ from producer_cases import BASE, MS, Bench
 from physis_ros.engine.cost import BatchCurve, ModelCost
 from physis_ros.engine.devices import Device, DevicePool
 from physis_ros.evaluation.pool.figures import StreamFigures
+from physis_ros.evaluation.pool.pool_file import PoolFile
 from physis_ros.evaluation.pool.simulate import simulate
-from physis_ros.evaluation.pool.trace import Event, PoolFile, Trace
+from physis_ros.evaluation.pool.trace import Event, Trace
 
 COST = ModelCost('m', 2, (10, 10), 1, 0, 0, (BatchCurve.affine(0.0, 0.01, 8),) * 2)
 POOL = PoolFile(DevicePool((Device('d', 1000),)), {'m': COST})
