@@ -58,7 +58,7 @@ def test_default_ranks_are_blocks_with_all_passes() -> None:
     assert [rank.rows for rank in asked.ranks] == [(2,), (2,)]
     assert [rank.kv_bytes for rank in asked.ranks] == [2, 2]
     assert [rank.extra_s for rank in asked.ranks] == [0.5, 0.25]
-    assert asked.crossings == ((0, 1, 14, 14), (1, 0, 3, 6))
+    assert asked.crossings == ((0, 1, 14, 28), (1, 0, 3, 12))
 
 
 def test_owner_must_name_every_stage() -> None:
@@ -142,12 +142,12 @@ def test_links_bind() -> None:
 
 
 def test_buffers_are_needed_between_devices_only() -> None:
-    """Two slots of 7 bytes at the receiver of the hidden state, two of 3 for the latent."""
+    """Four slots of 7 bytes at the receiver of the hidden state, four of 3 for the latent."""
     model = cost(hidden_bytes=7, latent_bytes=3)
-    ledger = Ledger(pool(18, 26))
+    ledger = Ledger(pool(24, 40))
     placement = place(ledger, demand('a', model, 20.0), Order.COPIES)
     assert sorted(placement.hosts) == [0, 1]
-    assert ledger.used.sum() == 24 + 14 + 6
+    assert ledger.used.sum() == 24 + 28 + 12
     together = Ledger(pool(24))
     place(together, demand('a', model, 20.0))
     assert together.used[0] == 24
