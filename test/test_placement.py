@@ -142,12 +142,12 @@ def test_links_bind() -> None:
 
 
 def test_buffers_are_needed_between_devices_only() -> None:
-    """Four slots of 7 bytes at the receiver of the hidden state, four of 3 for the latent."""
-    model = cost(hidden_bytes=7, latent_bytes=3)
-    ledger = Ledger(pool(24, 40))
+    """Four slots of 2 bytes at the receiver of the hidden state, four of 1 for the latent."""
+    model = cost(hidden_bytes=2, latent_bytes=1)
+    ledger = Ledger(pool(16, 20))
     placement = place(ledger, demand('a', model, 20.0), Order.COPIES)
     assert sorted(placement.hosts) == [0, 1]
-    assert ledger.used.sum() == 24 + 28 + 12
+    assert ledger.used.sum() == 24 + 8 + 4
     together = Ledger(pool(24))
     place(together, demand('a', model, 20.0))
     assert together.used[0] == 24
