@@ -24,8 +24,8 @@ MOST_STREAMS = 8
 # [ms] For each stream, so that all together ask no more of the engine than one; but a chunk covers
 # 400 ms, and the next must be there well before it ends.
 PERIOD_MS, LONGEST_PERIOD_MS = 100.0, 300.0
-# [Hz] Of one arm, and of each of several: their players share the cores with the engine.
-SERVO_HZ, SERVO_HZ_OF_SEVERAL = 250.0, 100.0
+# [Hz] Of one arm, and of several together: their players share the cores with the engine.
+SERVO_HZ, SERVO_HZ_OF_ALL = 250.0, 150.0
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,8 @@ def parse(arguments: Sequence[str] | None = None) -> DemoOptions:
     add('--workers', type=int, default=default.workers, metavar='W',
         help='worker processes of the engine, default %(default)s')  # fmt: skip
     add('--servo-hz', type=float, metavar='F',
-        help=f'commands per second, default {SERVO_HZ:g}, {SERVO_HZ_OF_SEVERAL:g} for each of '
-        'several arms')  # fmt: skip
+        help=f'commands per second of each arm, default {SERVO_HZ:g}, of N > 1 arms '
+        f'{SERVO_HZ_OF_ALL:g} / N')  # fmt: skip
     add('--delay-ms', type=float, default=default.delay_ms, metavar='X',
         help='camera images come so much later [ms], default %(default)s')  # fmt: skip
     add('--kv-rule', choices=list(KV_MODELS), default='same_step',
@@ -165,7 +165,7 @@ def options(args: argparse.Namespace) -> DemoOptions:
     """Return what was asked for."""
     out = args.out or Path('out') / time.strftime('demo-%Y%m%d-%H%M%S')
     clean = args.kv_rule == 'clean'
-    servo_hz = SERVO_HZ if args.streams == 1 else SERVO_HZ_OF_SEVERAL
+    servo_hz = SERVO_HZ if args.streams < 2 else SERVO_HZ_OF_ALL / args.streams
     period_ms = min(PERIOD_MS * max(args.streams, 1), LONGEST_PERIOD_MS)
     return DemoOptions(
         out=out.absolute(),
