@@ -141,9 +141,15 @@ def test_the_model_node_serves_engine_and_streams(bench: Any, tmp_path: Path) ->
         """Read everything, while chunks go on being made."""
         return scrape(port)
 
-    assert bench.spin_until(
-        lambda: values().get(('physis_stream_state', 'running', 'robot')) == 1, 60
-    )
+    def all_told() -> bool:
+        """Tell whether engine and stream, which report each for itself, have both got going."""
+        page = values()
+        states = [('physis_engine_state', 'ready'), ('physis_stream_state', 'running', 'robot')]
+        delivered = page.get(('physis_chunks_delivered_total', 'robot'), 0)
+        worked = page.get(('physis_batch_tasks',), 0) >= 1
+        return all(page.get(state) == 1 for state in states) and delivered >= 5 and worked
+
+    assert bench.spin_until(all_told, 60)
     # Nothing is served between these two: the page shows what was told last.
     found, told = values(), node.streams.named('robot').told
     assert found['physis_engine_state', 'ready'] == 1
