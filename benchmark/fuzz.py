@@ -130,7 +130,7 @@ def send(
     while not broken and least(counts, topics) < messages:
         try:
             counts += one_round(number, events, play)
-        except Exception:
+        except Exception:  # whatever a message made of the node is what is looked for
             broken.append(traceback.format_exc(limit=-4))
         number += 1
         say(f'{name}: {least(counts, topics)} of {messages} messages of each topic')

@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from endurance.spinning import spin_until
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -54,12 +54,7 @@ class Bench:
 
     def spin_until(self, condition: Callable[[], Any], timeout_s: float = 10.0) -> bool:
         """Serve callbacks until the condition holds; return whether it does."""
-        deadline_s = time.monotonic() + timeout_s
-        while not condition():
-            if time.monotonic() > deadline_s:
-                return False
-            self.executor.spin_once(timeout_sec=0.02)
-        return True
+        return spin_until(self.executor, condition, timeout_s)
 
     def close(self) -> None:
         """Take everything down."""

@@ -15,7 +15,7 @@ from engine_cases import local_crew
 from physis_ros.backbones.synthetic import synthetic_spec
 from physis_ros.commands import local
 from physis_ros.commands.specs import device_pool, parse_spec
-from physis_ros.engine import link_probe
+from physis_ros.engine import lap
 from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.cost import BatchCurve, ModelCost
 from physis_ros.engine.devices import Device, DevicePool
@@ -183,7 +183,7 @@ def test_two_sizes_of_messages_make_a_line() -> None:
 
 def test_a_link_is_measured_between_two_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """States go there and estimates come back, at every step, of the sizes that are reckoned."""
-    monkeypatch.setattr(link_probe, 'Pool', partial(Pool, crew=local_crew(1)))
+    monkeypatch.setattr(lap, 'Pool', partial(Pool, crew=local_crew(1)))
     for wanted, tokens in ((0, 1024), (2_000_000, 1954)):
         with closing(LinkProbe('cpu', 'cpu', wanted, chunks=2)) as probe:
             found = probe.measure()

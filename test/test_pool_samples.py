@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
+from pool_cases import count_batches
 
-from physis_ros.engine import virtual
 from physis_ros.engine.cost import BatchCurve, ModelCost
 from physis_ros.engine.devices import Device, DevicePool
 from physis_ros.engine.sample import span_ns
@@ -48,14 +47,7 @@ def test_a_sample_is_exact_where_all_is_alike() -> None:
 
 def test_a_day_takes_no_more_work_than_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is run depends on events and the length of samples, not on how long a trace lasts."""
-    formed = [0]
-    form_batch = virtual.form_batch
-
-    def counted(*arguments: Any) -> list[Any]:
-        formed[-1] += 1
-        return form_batch(*arguments)
-
-    monkeypatch.setattr(virtual, 'form_batch', counted)
+    formed = count_batches(monkeypatch)
     hour = Trace(3600.0, OPENED, 1, jitter=0.1, sample_s=8.0)
     simulate(POOL, hour)
     formed.append(0)

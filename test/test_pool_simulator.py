@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pool_cases import count_batches
 
 from physis_ros.engine import stretch
 from physis_ros.engine import virtual as virtual_module
@@ -272,14 +273,7 @@ def test_stages_that_follow_undisturbed_are_run_at_once_exactly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With jitter, looking ahead changes no figure, and brings together fewer batches."""
-    calls = [0]
-    form_batch = virtual_module.form_batch
-
-    def counted(*arguments: Any) -> list[Any]:
-        calls[-1] += 1
-        return form_batch(*arguments)
-
-    monkeypatch.setattr(virtual_module, 'form_batch', counted)
+    calls = count_batches(monkeypatch)
     file, trace = mixed(jitter=0.1)
     ahead = simulate(file, trace)
     calls.append(0)

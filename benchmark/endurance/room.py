@@ -17,6 +17,7 @@ from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import Image, JointState
 from std_srvs.srv import SetBool
 
+from endurance.spinning import spin_until
 from physis_ros.msg import Playback, PlaybackStatus, StreamStatus
 from physis_ros.ros import conversions, qos
 from physis_ros.ros.executor import make_executor
@@ -87,12 +88,7 @@ class Room:
 
     def spin_until(self, condition: Callable[[], Any], timeout_s: float = PATIENCE_S) -> bool:
         """Serve callbacks until a condition holds."""
-        deadline_s = time.monotonic() + timeout_s
-        while not condition():
-            if time.monotonic() > deadline_s:
-                return False
-            self._executor.spin_once(timeout_sec=0.005)
-        return True
+        return spin_until(self._executor, condition, timeout_s)
 
     def pause(self) -> None:
         """Pause both nodes."""

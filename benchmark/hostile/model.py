@@ -10,12 +10,12 @@ or refused for the right reason, and after all of it good messages bring chunks 
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from endurance.spinning import spin_until
 from hypothesis import strategies as st
 from rclpy.node import Node
 from rclpy.parameter import Parameter
@@ -226,12 +226,7 @@ class HostileModel:
 
     def _spin_until(self, condition: Callable[[], bool]) -> bool:
         """Serve callbacks until a condition holds; return whether it does."""
-        deadline_s = time.monotonic() + PATIENCE_S
-        while not condition():
-            if time.monotonic() > deadline_s:
-                return False
-            self._executor.spin_once(timeout_sec=0.02)
-        return True
+        return spin_until(self._executor, condition, PATIENCE_S)
 
 
 def joint_refusal(recipe: JointRecipe, message: Any) -> str:

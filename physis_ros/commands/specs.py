@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from physis_ros.engine.devices import Device, DevicePool, device_kind, room
+from physis_ros.engine.devices import Device, DevicePool, device_kind, usable_bytes
 from physis_ros.engine.profile import Profile
 from physis_ros.errors import ParameterError, PlanError
 
@@ -101,7 +101,7 @@ def device_pool(
         memory = spec.memory_bytes
         if memory is None:
             memory = memory_of(spec.name) // spec.count
-        memory = room(spec.name, memory, found.sizes.reserve)
+        memory = usable_bytes(spec.name, memory, found.sizes.reserve)
         link_bytes_per_s, hop_s = _link(spec, found)
         devices += [
             Device(

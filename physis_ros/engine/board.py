@@ -28,6 +28,8 @@ _EPOCH_BITS = 32
 CLOSED = -1
 # Words of a stream's head; from _NEWEST on one for each chunk in flight.
 _ERA, _CHUNKS, _NEWEST = range(3)
+# Words of the label of an observation.
+_VERSION, _PREFIXED = range(2)
 
 
 def era_of(life: int, epoch: int) -> int:
@@ -99,7 +101,7 @@ class Board:
         heads = [offset + i * shape.stream_bytes for i in range(shape.streams)]
         self._heads = [arena.words(at, shape.head_bytes // WORD) for at in heads]
         steps = [shape.head_bytes + i * shape.slot_bytes for i in range(shape.slots)]
-        self._versions = [[arena.words(at + step, 2) for step in steps] for at in heads]
+        self._labels = [[arena.words(at + step, _PREFIXED + 1) for step in steps] for at in heads]
         self._inputs = [[_views(arena, at + step + LINE, shape) for step in steps] for at in heads]
 
     def era(self, stream: int) -> int:
@@ -155,16 +157,16 @@ class Board:
 
     def _put(self, stream: int, version: int, inputs: Mapping[str, npt.NDArray[Any]]) -> int:
         slot = version % self._shape.slots
-        self._versions[stream][slot][0] = 0
+        self._labels[stream][slot][_VERSION] = 0
         views = self._inputs[stream][slot]
         for name, value in inputs.items():
             views[name][0].copy_(torch.from_numpy(np.asarray(value)))
         weight = inputs.get(PREFIX_WEIGHT)
-        self._versions[stream][slot][1] = weight is not None and bool(np.any(weight))
+        self._labels[stream][slot][_PREFIXED] = weight is not None and bool(np.any(weight))
         for spec in self._shape.inputs:
             if spec.name not in inputs:
                 views[spec.name].zero_()
-        self._versions[stream][slot][0] = version
+        self._labels[stream][slot][_VERSION] = version
         self._heads[stream][self._place(version)] = version
         return version
 
@@ -181,11 +183,11 @@ class Board:
 
     def prefixed(self, stream: int, version: int) -> bool:
         """Tell whether an observation holds committed actions; see :meth:`inputs`."""
-        return bool(self._versions[stream][version % self._shape.slots][1])
+        return bool(self._labels[stream][version % self._shape.slots][_PREFIXED])
 
     def holds(self, stream: int, version: int) -> bool:
         """Tell whether the slot still is that observation's."""
-        return self._versions[stream][version % self._shape.slots][0] == version
+        return self._labels[stream][version % self._shape.slots][_VERSION] == version
 
     def _check(self, inputs: Mapping[str, npt.NDArray[Any]], commit: bool) -> None:
         parts = (*self._shape.inputs, *(self._shape.commits if commit else ()))

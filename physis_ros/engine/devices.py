@@ -137,7 +137,7 @@ def device_kind(name: str) -> str:
     return name.partition(':')[0]
 
 
-def room(name: str, memory_bytes: int, reserve_bytes: int) -> int:
+def usable_bytes(name: str, memory_bytes: int, reserve_bytes: int) -> int:
     """
     Return what streams may use of a device's memory.
 

@@ -15,7 +15,7 @@ from physis_ros.engine.admission import Admitter
 from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.cost import BatchCurve, ModelCost
 from physis_ros.engine.demand import Demand, demand
-from physis_ros.engine.devices import Device, DevicePool, device_kind, room
+from physis_ros.engine.devices import Device, DevicePool, device_kind, usable_bytes
 from physis_ros.engine.grid import Grouping, group, place
 from physis_ros.engine.profile import Profile, check
 from physis_ros.engine.refusal import Refusal
@@ -116,7 +116,7 @@ def open_door(
     devices = tuple(
         Device(
             name=f'worker {worker}',
-            memory_bytes=room(f'worker {worker}', have, reserve),
+            memory_bytes=usable_bytes(f'worker {worker}', have, reserve),
             # Workers on one accelerator take turns; those on a processor have cores of their own.
             speed=1.0 if name == 'cpu' else 1.0 / names.count(name),
             link_bytes_per_s=link.bytes_per_s,

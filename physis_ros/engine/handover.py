@@ -11,7 +11,7 @@ device, by :class:`LinkProbe`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,13 +19,12 @@ import numpy as np
 from physis_ros.backbones.base import ModelSpec
 from physis_ros.engine.arena import tensor_bytes
 from physis_ros.engine.config import PoolConfig
-from physis_ros.engine.lap import STREAM, Lap, lap
+from physis_ros.engine.lap import Lap, lap, running
 from physis_ros.engine.link_probe import LinkProbe
 from physis_ros.engine.models import REGISTRY
 from physis_ros.engine.pool import Pool
 from physis_ros.engine.profile import Link
 
-_START_S = 120.0
 # Chunks of one turn where two pools take turns, and of those that come to a worker at rest.
 _PART = 8
 # Long enough to do what is done ahead, so that what comes then is waited for.
@@ -76,27 +75,21 @@ class HandoverProbe:
         self._device, self._chunks = device, chunks
         self._pools: list[Pool] = []
         self._links: list[LinkProbe] = []
-        try:
+        with ExitStack() as stack:
             for workers, grouping in ((1, 'serial'), (2, 'block'))[: min(blocks, 2)]:
                 devices = (device,) * workers
                 config = PoolConfig(
                     model, workers, grouping, devices=devices, max_streams=1, in_flight=2
                 )
-                self._pools.append(Pool(config, models))
-                self._pools[-1].start(_START_S)
-                self._pools[-1].open_stream(STREAM)
+                self._pools.append(stack.enter_context(running(config, models)))
             for peer in peers or (device,):
-                self._links.append(LinkProbe(device, peer, _state_bytes(self._pools[0].spec)))
-        except BaseException:
-            self.close()
-            raise
+                probe = LinkProbe(device, peer, _state_bytes(self._pools[0].spec))
+                self._links.append(stack.enter_context(closing(probe)))
+            self._closing = stack.pop_all()
 
     def close(self) -> None:
         """End the workers."""
-        for pool in self._pools:
-            pool.close()
-        for link in self._links:
-            link.close()
+        self._closing.close()
 
     def measure(self) -> Handover:
         """Return what is measured now."""

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.metrics import Metrics
 from physis_ros.engine.pool import Pool
 from physis_ros.engine.result import ChunkResult
@@ -19,7 +21,7 @@ from physis_ros.engine.spans import Span
 from physis_ros.errors import DeadlinePassed
 
 STREAM = 'measured'
-_RESULT_S = 30.0
+_START_S, _RESULT_S = 120.0, 30.0
 _POOL = -1
 
 
@@ -72,6 +74,15 @@ class Lap:
     def stages_s(self) -> float:
         """The time of all stages of a chunk."""
         return _median_s(sum(s.ended_ns - s.started_ns for s in spans) for spans in self.stages)
+
+
+@contextmanager
+def running(config: PoolConfig, models: str) -> Iterator[Pool]:
+    """Give a pool that runs, with the stream of :func:`lap` open; it ends with the context."""
+    with Pool(config, models) as pool:
+        pool.start(_START_S)
+        pool.open_stream(STREAM)
+        yield pool
 
 
 def lap(pool: Pool, most: int, chunks: int, rest_s: float = 0.0) -> Lap:

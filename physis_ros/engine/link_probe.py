@@ -10,11 +10,12 @@ as it does for every model.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.devices import device_kind
-from physis_ros.engine.lap import STREAM, lap
+from physis_ros.engine.lap import lap, running
 from physis_ros.engine.models import REGISTRY
-from physis_ros.engine.pool import Pool
 from physis_ros.engine.profile import Link
 
 # Bytes of a token in a state, and in an estimate.
@@ -22,7 +23,6 @@ _STATE, _ESTIMATE = 1024, 16
 # States of 1 to 16 MiB. The pause between messages lets receivers sleep.
 _LEAST, _MOST = 1024, 16384
 _MODEL = 'synthetic:blocks=2,steps=3,tokens={tokens},width=256,window=1,stage_ms=0.5'
-_START_S = 120.0
 # The clock's own step: no way is shorter.
 _LEAST_S = 1e-9
 
@@ -43,17 +43,12 @@ class LinkProbe:
             _MODEL.format(tokens=self._tokens), 2, 'block', devices=(device, to), max_streams=1,
             in_flight=1, mailbox_depth=2,
         )  # fmt: skip
-        self._pool = Pool(config, REGISTRY)
-        try:
-            self._pool.start(_START_S)
-            self._pool.open_stream(STREAM)
-        except BaseException:
-            self.close()
-            raise
+        self._closing = ExitStack()
+        self._pool = self._closing.enter_context(running(config, REGISTRY))
 
     def close(self) -> None:
         """End the workers."""
-        self._pool.close()
+        self._closing.close()
 
     def measure(self) -> Link:
         """Return what is measured now."""

@@ -22,7 +22,6 @@ from physis_ros.engine.batching import form_batch, hold_ns
 from physis_ros.engine.bell import Waiter
 from physis_ros.engine.board import Board
 from physis_ros.engine.compute import Compute, Row
-from physis_ros.engine.entry import Entry
 from physis_ros.engine.grid import place
 from physis_ros.engine.kv import KvBatch, KvRing, KvShelf
 from physis_ros.engine.lane import Lane
@@ -33,6 +32,7 @@ from physis_ros.engine.message import COMMIT, FRAMES, Header, Kind
 from physis_ros.engine.noise import NoiseSource
 from physis_ros.engine.opening import Opener, Opening
 from physis_ros.engine.pace import Pace
+from physis_ros.engine.step_ends import StepEnds
 from physis_ros.engine.task import FROM_POOL, LOCAL, Task
 from physis_ros.errors import DeadlinePassed, EngineError
 
@@ -67,7 +67,7 @@ class WorkerLoop:
         self._lanes: dict[int, Lane] = {}
         noise = NoiseSource(config.seed, self._spec.latent_shape)
         renew = config.conditioning == 'step'
-        self._entry = Entry(self._compute, board, self._lanes, noise, renew)
+        self._ends = StepEnds(self._compute, board, self._lanes, noise, renew)
         # Where company for a batch may come from outside; nowhere else is waiting worth it.
         self._arrivals: frozenset[int] = frozenset()
         # Openings (stream, life) under way, and those of them that were closed meanwhile.
@@ -119,7 +119,7 @@ class WorkerLoop:
         self._flush()
         self._state[lay.QUEUED] = len(self._tasks)
         if not batch:
-            return came or self._entry.look_ahead()
+            return came or self._ends.look_ahead()
         self._overhead_ns = (time.monotonic_ns() - start_ns - self._model_ns) // len(batch)
         return bool(self._tasks) or any(inbox.has_mail() for _, inbox in self._inboxes)
 
@@ -258,9 +258,9 @@ class WorkerLoop:
     def _rows(self, batch: Sequence[Task]) -> list[Row]:
         if batch[0].block:
             return [Row(task.step, task.state) for task in batch]
-        before_ns = self._entry.spent_ns
-        rows = self._entry.rows(batch)
-        self._model_ns += self._entry.spent_ns - before_ns
+        before_ns = self._ends.spent_ns
+        rows = self._ends.rows(batch)
+        self._model_ns += self._ends.spent_ns - before_ns
         return rows
 
     def _finish(self, task: Task, ring: KvRing) -> None:
@@ -300,7 +300,7 @@ class WorkerLoop:
 
     def _deliver(self, task: Task, latent: Tensor, now_ns: int) -> None:
         task.denoised_ns = now_ns
-        decoded = self._entry.decode(task, latent)
+        decoded = self._ends.decode(task, latent)
         task.decoded_ns = time.monotonic_ns()
         self._model_ns += task.decoded_ns - now_ns
         task.queued_ns, task.source, task.sent_ns, task.bytes = now_ns, LOCAL, 0, 0

@@ -10,6 +10,7 @@ to wait until a robot stands still is answered then, while everything else goes 
 from __future__ import annotations
 
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,7 @@ ENDING_IDS = Transition.TRANSITION_DEACTIVATE, Transition.TRANSITION_ACTIVE_SHUT
 ENDING_LABELS = 'deactivate', 'shutdown'
 
 
-class ManagedNode(LifecycleNode):
+class ManagedNode(LifecycleNode, ABC):
     """
     A node that is configured, activated, deactivated and cleaned up, by itself or by a manager.
 
@@ -60,17 +61,17 @@ class ManagedNode(LifecycleNode):
             raise self.refusal or EngineError('configuring failed; see the log')
         self.trigger_activate()
 
+    @abstractmethod
     def set_up(self) -> None:
         """
         Configure: make everything that is needed, in well under a second.
 
         :raises PhysisError: what does not fit; then :meth:`tear_down` follows.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def tear_down(self) -> None:
         """Come to the unconfigured state from any, also from one that was half made."""
-        raise NotImplementedError
 
     def come_to_rest(self) -> bool:
         """Begin to come to rest, and say whether it is: what ends the playing waits for that."""

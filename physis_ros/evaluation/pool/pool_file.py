@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from physis_ros.engine.cost import MAILBOX_DEPTH, BatchCurve, ModelCost
-from physis_ros.engine.devices import Device, DevicePool, room
+from physis_ros.engine.devices import Device, DevicePool, usable_bytes
 from physis_ros.engine.door import HEADROOM, crowded, limited
 from physis_ros.engine.profile import Profile, load
 from physis_ros.errors import ParameterError
@@ -102,7 +102,7 @@ def _devices(entry: Entry, defaults: Mapping[str, float], reserve: int) -> list[
         fields['node'] = entry.text('node')
     count = entry.whole('count') if entry.has('count') else 0
     names = [f'{name}{i}' for i in range(count)] or [name]
-    memory_bytes = room(name, memory_bytes, reserve) if reserve else memory_bytes
+    memory_bytes = usable_bytes(name, memory_bytes, reserve) if reserve else memory_bytes
     return [Device(each, memory_bytes, **fields) for each in names]
 
 

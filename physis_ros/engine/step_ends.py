@@ -26,7 +26,7 @@ from physis_ros.errors import EngineError
 Seen = tuple[int, int]
 
 
-class Entry:
+class StepEnds:
     """
     The entry of steps, and the exit of the last. ``spent_ns`` counts the model's time at entries.
 
