@@ -28,7 +28,7 @@ from physis_ros.engine.lane import Lane
 from physis_ros.engine.layout import POOL, Layout, Site
 from physis_ros.engine.mailbox import Held
 from physis_ros.engine.memory import MemoryCap
-from physis_ros.engine.message import COMMIT, FRAMES, Header, Kind
+from physis_ros.engine.message import Header, Kind
 from physis_ros.engine.noise import NoiseSource
 from physis_ros.engine.opening import Opener, Opening
 from physis_ros.engine.pace import Pace
@@ -119,7 +119,7 @@ class WorkerLoop:
         self._flush()
         self._state[lay.QUEUED] = len(self._tasks)
         if not batch:
-            return came or self._ends.look_ahead()
+            return came or self._ends.look_ahead() or self._expects_mail()
         self._overhead_ns = (time.monotonic_ns() - start_ns - self._model_ns) // len(batch)
         return bool(self._tasks) or any(inbox.has_mail() for _, inbox in self._inboxes)
 
@@ -138,9 +138,12 @@ class WorkerLoop:
                     self._arrive(header, inbox.parts(header.kind, held)[0], held, source, now_ns)
         return came
 
+    def _expects_mail(self) -> bool:
+        return any(inbox.expects_mail() for _, inbox in self._inboxes)
+
     def _command(self, header: Header, text: str, now_ns: int) -> None:
         if header.kind in (Kind.ENTER, Kind.COMMIT):
-            self._queue(_task(header, now_ns, FROM_POOL))
+            self._queue(Task.of(header, now_ns, FROM_POOL))
         elif header.kind == Kind.OPEN:
             self._open(header.stream, header.chunk, Opening.parse(text))
         elif header.kind == Kind.CLOSE:
@@ -183,7 +186,7 @@ class WorkerLoop:
         self._arrivals = frozenset(b for lane in self._lanes.values() for b in lane.arrivals)
 
     def _arrive(self, header: Header, state: Tensor, held: Held, source: int, now_ns: int) -> None:
-        task = _task(header, now_ns, source)
+        task = Task.of(header, now_ns, source)
         task.held, task.state = held, state
         if self._device != 'cpu':
             # Received is what lies on the device.
@@ -277,11 +280,11 @@ class WorkerLoop:
         if last_block and task.step == self._grouping.passes - 1:
             task.release()
             if task.commit or self._grouping.passes > self._spec.steps:
-                self._post(POOL, _header(Kind.DONE, task, now_ns, 0), ())
+                self._post(POOL, task.header(Kind.DONE, now_ns, 0), ())
             return
         if out is None:
             raise EngineError(f'{self._spec.name} left nothing after pass {task.step}')
-        if _lies_in(task, out):
+        if task.lies_in(out):
             out = out.clone()
         task.release()
         self._advance(task, out, last_block, now_ns)
@@ -296,7 +299,7 @@ class WorkerLoop:
             return
         kind = Kind.LATENT if last_block else Kind.HIDDEN
         size = out.numel() * out.element_size()
-        self._post(target, _header(kind, task, now_ns, size), (out,))
+        self._post(target, task.header(kind, now_ns, size), (out,))
 
     def _deliver(self, task: Task, latent: Tensor, now_ns: int) -> None:
         task.denoised_ns = now_ns
@@ -308,7 +311,7 @@ class WorkerLoop:
         parts = tuple(part for part in decoded if part is not None)
         size = sum(part.numel() * part.element_size() for part in parts)
         task.frames = decoded.frames is not None
-        self._post(POOL, _header(Kind.RESULT, task, task.decoded_ns, size), parts)
+        self._post(POOL, task.header(Kind.RESULT, task.decoded_ns, size), parts)
 
     def _post(self, target: int, header: Header, parts: tuple[Tensor, ...]) -> None:
         if header.era != self._board.era(header.stream):
@@ -362,34 +365,6 @@ def _since(task: Task) -> int:
 
 def _place(task: Task) -> tuple[int, int]:
     return (task.stream, task.step)
-
-
-def _task(header: Header, now_ns: int, source: int) -> Task:
-    return Task(
-        stream=header.stream, era=header.era, chunk=header.chunk, turn=header.turn,
-        step=header.step, block=header.block, deadline_ns=header.deadline_ns,
-        frames=bool(header.flags & FRAMES), commit=bool(header.flags & COMMIT),
-        observation=header.observation, created_ns=header.created_ns, queued_ns=now_ns,
-        source=source, bytes=header.bytes, sent_ns=header.sent_ns,
-        denoised_ns=header.denoised_ns, decoded_ns=header.decoded_ns,
-    )  # fmt: skip
-
-
-def _header(kind: Kind, task: Task, sent_ns: int, size: int) -> Header:
-    return Header(
-        kind=kind, flags=FRAMES * task.frames | COMMIT * task.commit, stream=task.stream,
-        step=task.step, block=task.block,
-        bytes=size, sent_ns=sent_ns, era=task.era, chunk=task.chunk, turn=task.turn,
-        deadline_ns=task.deadline_ns, observation=task.observation, created_ns=task.created_ns,
-        denoised_ns=task.denoised_ns, decoded_ns=task.decoded_ns,
-    )  # fmt: skip
-
-
-def _lies_in(task: Task, out: Tensor) -> bool:
-    # A block may work in place, and the mailbox slot is about to be given back.
-    if task.held is None or task.state is None:
-        return False
-    return out.data_ptr() == task.state.data_ptr()
 
 
 def _full(source: int, target: int, waited_ns: int) -> str:

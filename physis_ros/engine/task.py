@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from physis_ros.engine.message import COMMIT, FRAMES, Header, Kind
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -56,6 +58,34 @@ class Task:
     sent_ns: int = 0
     denoised_ns: int = 0
     decoded_ns: int = 0
+
+    @classmethod
+    def of(cls, header: Header, now_ns: int, source: int) -> Task:
+        """Take over what a message said."""
+        return cls(
+            stream=header.stream, era=header.era, chunk=header.chunk, turn=header.turn,
+            step=header.step, block=header.block, deadline_ns=header.deadline_ns,
+            frames=bool(header.flags & FRAMES), commit=bool(header.flags & COMMIT),
+            observation=header.observation, created_ns=header.created_ns, queued_ns=now_ns,
+            source=source, bytes=header.bytes, sent_ns=header.sent_ns,
+            denoised_ns=header.denoised_ns, decoded_ns=header.decoded_ns,
+        )  # fmt: skip
+
+    def header(self, kind: Kind, sent_ns: int, size: int) -> Header:
+        """Say where it is now, to whoever goes on with it."""
+        return Header(
+            kind=kind, flags=FRAMES * self.frames | COMMIT * self.commit, stream=self.stream,
+            step=self.step, block=self.block, bytes=size, sent_ns=sent_ns, era=self.era,
+            chunk=self.chunk, turn=self.turn, deadline_ns=self.deadline_ns,
+            observation=self.observation, created_ns=self.created_ns,
+            denoised_ns=self.denoised_ns, decoded_ns=self.decoded_ns,
+        )  # fmt: skip
+
+    def lies_in(self, out: Tensor) -> bool:
+        """Tell whether a block worked in place, in a mailbox slot about to be given back."""
+        if self.held is None or self.state is None:
+            return False
+        return out.data_ptr() == self.state.data_ptr()
 
     def release(self) -> None:
         """Give the mailbox slot back, once what lay in it is used up."""
