@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -321,3 +322,35 @@ def test_draws_are_the_same_however_far_one_looks_ahead() -> None:
     assert np.std(np.log(one_by_one)) == pytest.approx(0.2, rel=0.05)
     assert Draws(Jitter(3, 0.2), 1).ahead(5) != one_by_one[:5]
     assert Draws(Jitter(4, 0.2), 0).ahead(5) != one_by_one[:5]
+
+
+# Two passes through two blocks; a batch takes 10 ms, whoever is in it.
+SHARED = ModelCost('m', 2, (1, 1), 0, 0, 0, (BatchCurve.affine(0.01, 0.0, 8),) * 2)
+MS = S // 1000
+
+
+@pytest.mark.parametrize(
+    ('wait_ms', 'allowed_s', 'later_ms', 'out_ms'),
+    [
+        (0, 0.2, 3, (40, 60)),
+        (5, 0.2, 3, (43, 43)),  # full when the other comes
+        (5, 0.2, 8, (45, 70)),  # too late: both wait in vain, at their first and their last step
+        (5, 0.041, 3, (41, 66)),  # no longer than leaves the first on time
+    ],
+)
+def test_a_batch_waits_for_company_as_that_of_a_worker(
+    wait_ms: int, allowed_s: float, later_ms: int, out_ms: tuple[int, int]
+) -> None:
+    virtual = VirtualPool(pool(100).pool, 2, batch_wait_ns=wait_ms * MS)
+    first = virtual.open('a', SHARED, (0,) * 4, 0.5, 1, allowed_s)
+    second = virtual.open('b', SHARED, (0,) * 4, 0.5, 1, 0.2, later_ms / 1e3)
+    virtual.run(S // 4)
+    assert tuple(s.outputs[0].out_ns // MS for s in (first, second)) == out_ms
+
+
+def test_waiting_repeats_itself_exactly() -> None:
+    file, trace = mixed(jitter=0.0)
+    file = replace(file, batch_wait_s=0.004)
+    skipped, ran = simulate(file, trace), simulate(file, trace, skip=False)
+    assert skipped == ran
+    assert ran != simulate(replace(file, batch_wait_s=0.0), trace)

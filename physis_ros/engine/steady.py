@@ -82,6 +82,10 @@ def _state(pool: VirtualPool, now_ns: int) -> _State:
         (s.beat_ns - now_ns, *(_task(token, now_ns) for token in s.inside.values()))
         for s in pool.streams.values()
     )
+    # How long a task has been here matters only to whoever lets it wait for company.
+    waited = pool.batch_wait_ns and tuple(
+        token.queued_ns - now_ns for s in pool.streams.values() for token in s.inside.values()
+    )
     events = tuple(
         _event(at - now_ns, kind, what)
         for at, _, kind, what in sorted(pool.events) if kind != END
@@ -91,7 +95,7 @@ def _state(pool: VirtualPool, now_ns: int) -> _State:
         (d.ends[0] - now_ns, *(_name(token) for token in d.batch)) if d.ends else ()
         for d in pool.devices
     )
-    return streams, events, running, pool.pressure.state(now_ns)
+    return streams, waited, events, running, pool.pressure.state(now_ns)
 
 
 def _task(token: Token, now_ns: int) -> _State:

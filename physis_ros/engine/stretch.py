@@ -17,9 +17,6 @@ from itertools import accumulate
 
 from physis_ros.engine.token import S, Token, VirtualDevice
 
-# Further than this a stretch never reaches: it would only be reckoned to be cut.
-_FARTHEST = 1024
-
 
 def begin(device: VirtualDevice, batch: Sequence[Token], now_ns: int) -> None:
     """Start a batch on as many stages as can be foreseen; say when each will be done."""
@@ -89,7 +86,7 @@ def cut(device: VirtualDevice, now_ns: int) -> bool:
 def finish(device: VirtualDevice, now_ns: int) -> None:
     """Bring a batch to the end of its last stage."""
     # Undisturbed: it might have gone on longer.
-    device.reach = min(2 * device.reach, _FARTHEST)
+    device.reach = min(2 * device.reach, device.farthest)
     if len(device.ends) > 1:
         settle(device, now_ns)
     device.ends = []

@@ -22,6 +22,8 @@ S = 1_000_000_000
 # Kinds of events: a stream's beat, a task at a stage, a batch's end, a chunk that is out, a device
 # told of an observation that it will need.
 BEAT, ARRIVE, END, DELIVER, LOOK = range(5)
+# Further than this a device never looks ahead: it would only be reckoned to be cut.
+FARTHEST = 1024
 # Virtual nanoseconds, a number that keeps the order of one instant, kind, what it is about.
 Event = tuple[int, int, int, Any]
 
@@ -147,6 +149,11 @@ class VirtualStream:
         self.extra_s = _extra_s(model, self.entries.values())
         self.turn_ns = round(model.turn_s * S)
         self.hops = frozenset((a, b) for a, b in pairwise(hosts) if a != b)
+        # Blocks at which its chunks come to each device from outside.
+        self.arrivals: dict[int, set[int]] = {host: set() for host in hosts}
+        for before, host, block in zip((-1, *hosts), hosts, self.blocks, strict=False):
+            if before != host:
+                self.arrivals[host].add(block)
         # Stages on each device, and the time of them all, by rows of the batch each is in.
         self.held = Counter(hosts)
         # Stages from each one on, itself included, that follow on the same device.
@@ -211,7 +218,8 @@ class VirtualDevice:
     :param slow: how many times as long everything takes.
     :param expected_ns: what a batch of so many rows takes on average; slack is reckoned with it.
     :param ends: when the stage that runs will be done, and those that will follow undisturbed.
-    :param reach: how many those may be at most.
+    :param reach: how many those may be at most; ``farthest``: it is never more.
+    :param arrivals: blocks at which tasks come from outside.
     :param draws: factors on the times of its batches; None: always 1.
     :param coming: tasks whose observation it may encode ahead.
     """
@@ -229,6 +237,8 @@ class VirtualDevice:
     expected_ns: list[float] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     reach: int = 1
+    farthest: int = FARTHEST
+    arrivals: frozenset[int] = frozenset()
     draws: Draws | None = None
     coming: list[Token] = field(default_factory=list)
 

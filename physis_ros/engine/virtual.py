@@ -19,7 +19,7 @@ from typing import cast
 import numpy as np
 
 from physis_ros.engine import stretch
-from physis_ros.engine.batching import form_batch
+from physis_ros.engine.batching import form_batch, hold_ns
 from physis_ros.engine.cost import ModelCost
 from physis_ros.engine.devices import DevicePool
 from physis_ros.engine.draws import Draws, Jitter
@@ -55,6 +55,7 @@ class VirtualPool:
     :param max_batch: most rows of one batch.
     :param sensor_ns: interval of observations; 0: always a fresh one.
     :param jitter: of each batch's time; None: as the costs say.
+    :param batch_wait_ns: longest time a batch waits for company from outside.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class VirtualPool:
         max_batch: int,
         sensor_ns: int = 0,
         jitter: Jitter | None = None,
+        batch_wait_ns: int = 0,
     ) -> None:
         if max_batch < 1:
             raise ParameterError('max_batch', '>= 1', max_batch)
@@ -72,6 +74,11 @@ class VirtualPool:
         self.events: list[Event] = []
         self.pressure = Pressure(_BLOCKS, max_batch)
         self._limit, self._jitter, self._hop_ns = max_batch, jitter, round(pool.hop_s * S)
+        self.batch_wait_ns = batch_wait_ns
+        if batch_wait_ns:
+            # Each stage may wait.
+            for device in self.devices:
+                device.farthest = 1
         if jitter is not None:
             for device in self.devices:
                 device.draws = Draws(jitter, device.index)
@@ -198,6 +205,7 @@ class VirtualPool:
             work_s = sum((s.work_s[index] for s in here), np.zeros(self._limit + 1))
             stages = max(1, sum(s.held[index] for s in here))
             device.expected_ns = (work_s / stages * device.slow / device.speed * S).tolist()
+            device.arrivals = frozenset(block for s in here for block in s.arrivals[index])
 
     def _follow(self) -> None:
         self.pressure.follow({hop for stream in self.streams.values() for hop in stream.hops})
@@ -234,6 +242,10 @@ class VirtualPool:
     # Stages.
 
     def _arrive(self, token: Token) -> None:
+        token.queued_ns = self.now_ns
+        self._queue(token)
+
+    def _queue(self, token: Token) -> None:
         stream, stage = token.owner, token.at
         if not stream.alive:
             return
@@ -275,6 +287,9 @@ class VirtualPool:
         batch = cast(
             'list[Token]', form_batch(ready, self._limit, self.now_ns, _LEFT, expected_ns)
         )
+        if self.batch_wait_ns and self._holds(device, batch):
+            device.running = self._encode_ahead(device)
+            return
         if len(batch) == len(ready):
             ready.clear()
         else:
@@ -282,6 +297,18 @@ class VirtualPool:
             device.ready = [task for task in ready if id(task) not in taken]
         stretch.begin(device, batch, self.now_ns)
         self._at(device.ends[-1], END, device)
+
+    def _holds(self, device: VirtualDevice, batch: Sequence[Token]) -> bool:
+        """Let a batch wait for company, where some may come from outside."""
+        if batch[0].block not in device.arrivals:
+            return False
+        held_ns = hold_ns(
+            batch, len(device.ready), self._limit, self.batch_wait_ns, self.now_ns, _LEFT,
+            device.expected_ns.__getitem__,
+        )  # fmt: skip
+        if held_ns:
+            self._at(self.now_ns + held_ns, LOOK, device)
+        return held_ns > 0
 
     def _cut(self, device: VirtualDevice) -> None:
         if len(device.ends) > 1 and stretch.cut(device, self.now_ns):
@@ -308,7 +335,7 @@ class VirtualPool:
         if stream.waiting:
             follower = stream.waiting.pop((stage, chunk + 1), None)
             if follower is not None:
-                self._arrive(follower)
+                self._queue(follower)
         token.advance()
         wire_ns = stream.wires_ns[stage]
         if not token.left:

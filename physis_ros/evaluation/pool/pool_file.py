@@ -38,12 +38,14 @@ class PoolFile:
     :param models: costs by the name traces use.
     :param max_batch: most rows of one batch.
     :param headroom: share of each device's time that admission leaves free.
+    :param batch_wait_s: longest time a batch that is not full waits for company.
     """
 
     pool: DevicePool
     models: Mapping[str, ModelCost]
     max_batch: int = 16
     headroom: float = 0.0
+    batch_wait_s: float = 0.0
 
 
 def read_pool(path: Path) -> PoolFile:
@@ -53,7 +55,7 @@ def read_pool(path: Path) -> PoolFile:
     :raises ParameterError: naming the entry that is wrong.
     :raises PlanError: when a profile is none, or lacks a link.
     """
-    content = read(path, {'devices', 'models', 'hop_s', 'max_batch', 'headroom'})
+    content = read(path, {'devices', 'models', 'hop_s', 'max_batch', 'headroom', 'batch_wait_us'})
     entries, profiles = content.entries('models'), dict[str, Profile]()
     for name, entry in entries.items():
         if entry.has('profile'):
@@ -77,7 +79,8 @@ def read_pool(path: Path) -> PoolFile:
         for name, entry in entries.items()
     }
     models = {name: limited(cost, max_batch) for name, cost in costs.items()}
-    return PoolFile(pool, models, max_batch, headroom)
+    wait_s = content.number('batch_wait_us', 0.0) / 1e6
+    return PoolFile(pool, models, max_batch, headroom, wait_s)
 
 
 def _defaults(profiles: Sequence[Profile]) -> dict[str, float]:

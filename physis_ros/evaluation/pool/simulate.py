@@ -39,7 +39,9 @@ class _Simulation:
         self._chance, self._file, self._trace, self._skip = chance, pool, trace, skip
         jitter = Jitter(trace.seed, trace.jitter) if trace.jitter else None
         sensor_ns = round(trace.sensor_s * S)
-        self._virtual = VirtualPool(pool.pool, pool.max_batch, sensor_ns, jitter)
+        self._virtual = VirtualPool(
+            pool.pool, pool.max_batch, sensor_ns, jitter, round(pool.batch_wait_s * S)
+        )
         self._max_batch = pool.max_batch
         self._door = Admitter(pool.pool, pool.headroom)
         self._ended: list[StreamFigures] = []
