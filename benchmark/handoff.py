@@ -72,9 +72,7 @@ def _far_mailbox(count: int, fds: list[int]) -> int:
     wire.answer.send(Header(Kind.READY))
     for _ in range(count):
         while (got := wire.receiver.receive()) is None:
-            # As a worker's loop: who expects a message does not go to sleep.
-            if not wire.receiver.expects_mail():
-                wire.bells['far'].wait(_WAIT_S)
+            wire.bells['far'].wait(_WAIT_S)
         header, held = got
         state = wire.receiver.parts(header.kind, held)[0]
         at_ns = time.monotonic_ns()

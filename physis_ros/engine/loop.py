@@ -119,7 +119,7 @@ class WorkerLoop:
         self._flush()
         self._state[lay.QUEUED] = len(self._tasks)
         if not batch:
-            return came or self._ends.look_ahead() or self._expects_mail()
+            return came or self._ends.look_ahead()
         self._overhead_ns = (time.monotonic_ns() - start_ns - self._model_ns) // len(batch)
         return bool(self._tasks) or any(inbox.has_mail() for _, inbox in self._inboxes)
 
@@ -137,9 +137,6 @@ class WorkerLoop:
                 else:
                     self._arrive(header, inbox.parts(header.kind, held)[0], held, source, now_ns)
         return came
-
-    def _expects_mail(self) -> bool:
-        return any(inbox.expects_mail() for _, inbox in self._inboxes)
 
     def _command(self, header: Header, text: str, now_ns: int) -> None:
         if header.kind in (Kind.ENTER, Kind.COMMIT):

@@ -5,8 +5,7 @@ A one-sided, bounded mailbox between two processes (E5).
 A ring of slots in shared memory with one sender and one receiver. The sender writes header and
 payload straight into the receiver's slot, then publishes it by moving a counter: the two never
 meet. A full mailbox is back-pressure. The receiver may use a payload where it lies, and gives the
-slot back when done. A large payload is announced before its copy ends, so that the receiver wakes
-meanwhile.
+slot back when done.
 """
 
 from __future__ import annotations
@@ -23,12 +22,9 @@ from physis_ros.engine.bell import Bell
 from physis_ros.engine.message import Header, Kind
 
 # Words of the control area; a cache line each, as two processes write them.
-_SENT, _RELEASED, _WAITING, _ANNOUNCED = 0, 8, 16, 24
-_CONTROL_WORDS = 32
+_SENT, _RELEASED, _WAITING = 0, 8, 16
+_CONTROL_WORDS = 24
 TEXT_BYTES = 4096
-# Copying less takes no longer than to wake a sleeping process; the last of a larger payload, as
-# much as is copied while one wakes.
-_LARGE_BYTES, _LAST_BYTES = 1 << 18, 1 << 21
 
 Part = tuple[tuple[int, ...], torch.dtype]
 Formats = Mapping[Kind, Sequence[Part]]
@@ -110,21 +106,9 @@ class Mailbox:
         slot = self._sent % self._depth
         if parts:
             for view, part in zip(self._parts[header.kind][slot], parts, strict=False):
-                self._fill(view, part)
+                view.copy_(part)
         self._publish(header, slot)
         return True
-
-    def _fill(self, view: Tensor, part: Tensor) -> None:
-        """Copy a part of the payload; announce the message before the end of a large one."""
-        if part.nbytes < _LARGE_BYTES or not part.is_contiguous():
-            view.copy_(part)
-            return
-        first = max(0, part.numel() - _LAST_BYTES // part.element_size())
-        into, given = view.view(-1), part.view(-1)
-        into[:first].copy_(given[:first])
-        self._words[_ANNOUNCED] = self._sent + 1
-        self._bell.ring()
-        into[first:].copy_(given[first:])
 
     def send_text(self, header: Header, text: str) -> bool:
         """Leave a message whose payload is text, cut to what fits."""
@@ -151,10 +135,6 @@ class Mailbox:
     def has_mail(self) -> bool:
         """Tell whether a message waits."""
         return self._taken != self._words[_SENT]
-
-    def expects_mail(self) -> bool:
-        """Tell whether a message will be here before it were worth going to sleep."""
-        return bool(self._words[_ANNOUNCED] > self._words[_SENT])
 
     def receive(self) -> tuple[Header, Held] | None:
         """Return the next message and the hold on its slot; None when there is none."""
