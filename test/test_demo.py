@@ -31,7 +31,7 @@ from physis_ros.ros import demo, demo_options, demo_preflight
 from physis_ros.ros.demo_options import MERGES
 from physis_ros.ros.demo_processes import ChildDied, Children, meaning
 from physis_ros.ros.demo_run import DemoRun
-from physis_ros.ros.signals import Stop
+from physis_ros.ros.signals import SIGNALS, Stop
 from physis_ros.ros.stream_config import StreamConfig
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -66,7 +66,7 @@ def options(tmp_path: Path, *arguments: str) -> demo_options.DemoOptions:
 def test_what_cannot_be_run_is_refused_in_one_line(
     arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
     model = [] if '--model' in arguments else ['--model', 'synthetic:']
     out = [] if '--out' in arguments else ['--out', str(tmp_path / 'out')]
     try:

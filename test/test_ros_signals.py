@@ -32,6 +32,25 @@ os.kill(os.getpid(), {number})
 os.kill(os.getpid(), {number})
 print(stop.requested, stop.reason)
 """
+UNDER_NOHUP = """
+import os, signal
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+from physis_ros.ros.signals import Stop
+stop = Stop.installed()
+stop.arm()
+os.kill(os.getpid(), {number})
+print(stop.requested)
+"""
+# Where there is no terminal any more every write fails, and so does what is left to be written.
+WITHOUT_TERMINAL = """
+import io, os, signal, sys
+from physis_ros.ros.signals import Stop
+class Gone(io.StringIO):
+    def flush(self): raise OSError(5, 'Input/output error')
+stop = Stop.installed()
+sys.stdout = sys.stderr = Gone()
+os.kill(os.getpid(), {number})
+"""
 
 
 LEAVING = """
@@ -63,16 +82,22 @@ def said(script: str, number: int) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize('number', signals.SIGNALS)
 def test_while_importing_the_process_ends_at_once_and_well(number: int) -> None:
     """Without tearing down what is half made, but with everything printed."""
     assert said(BEFORE, int(number)) == 'begun\n'
 
 
-@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize('number', signals.SIGNALS)
 def test_X14_afterwards_it_is_a_flag_however_often(number: int) -> None:
     """The main loop decides."""
     assert said(AFTER, int(number)) == f'True {signal.Signals(number).name}\n'
+
+
+def test_a_terminal_that_is_closed_ends_a_node_well_but_not_under_nohup() -> None:
+    assert signal.SIGHUP in signals.SIGNALS
+    assert said(UNDER_NOHUP, int(signal.SIGHUP)) == 'False\n'
+    assert said(WITHOUT_TERMINAL, int(signal.SIGHUP)) == ''
 
 
 def test_help_says_what_a_node_is_and_starts_nothing() -> None:

@@ -28,8 +28,9 @@ def main() -> int:
     given: dict[str, Any] = json.loads(sys.argv[1])
     setproctitle(f'physis: worker {given["worker"]}')
     faulthandler.enable()
-    # Ctrl-C goes to the whole terminal; the pool decides when its workers end.
+    # Ctrl-C, and the end of the terminal, reach all of it; the pool decides when its workers end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _follow_parent(given['lifeline'], given['parent'])
     # Sleeping ends on time, not up to 50 us later.

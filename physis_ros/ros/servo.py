@@ -49,8 +49,9 @@ class ServoNode(ManagedNode):
     Lifecycle: configure reads the parameters and begins to tick, in silence; activate plays;
     deactivate brings the robot to rest within its limits, and is answered when it is, and so is
     shutdown; cleanup frees everything, and all parameters may be set until it is configured again.
-    Every way out ends with a final hold; Ctrl-C and SIGTERM keep limits of acceleration and jerk
-    until then, if that takes less than a second. All parameters: :class:`ServoConfig`.
+    Every way out ends with a final hold; Ctrl-C, SIGTERM and a terminal that is closed keep limits
+    of acceleration and jerk until then, if that takes less than a second. All parameters:
+    :class:`ServoConfig`.
     """
 
     def __init__(self, **options: Any) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Ctrl-C and SIGTERM as a flag that the main loop looks at.
+Ctrl-C, SIGTERM, and a terminal that is closed, as a flag that the main loop looks at.
 
 rclpy's own handlers invalidate the context first, so nothing could be published any more: a node
 could not send its final hold. These never touch the context. While modules are imported there is
@@ -13,9 +13,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# The last when the terminal is closed, or the connection to it breaks.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
@@ -28,10 +30,13 @@ class Stop:
 
     @classmethod
     def installed(cls) -> Stop:
-        """Return a flag that SIGINT and SIGTERM set."""
+        """Return a flag that the signals set."""
         stop = cls()
         for number in SIGNALS:
-            signal.signal(number, stop._handle)
+            outlives = number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN
+            # Under nohup it is to go on without its terminal.
+            if not outlives:
+                signal.signal(number, stop._handle)
         return stop
 
     def arm(self) -> None:
@@ -55,5 +60,6 @@ class Stop:
             # Nothing is started yet that would have to be left well, and an interpreter that is
             # torn down in the middle of an import can crash: half-made extension modules.
             for stream in (sys.stdout, sys.stderr):
-                stream.flush()
+                with suppress(OSError):  # its terminal is gone
+                    stream.flush()
             os._exit(0)
