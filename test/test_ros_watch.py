@@ -12,12 +12,15 @@ pytest.importorskip('rclpy')
 pytest.importorskip('physis_ros.msg')
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from rclpy.duration import Duration
 from rclpy.node import Node
-from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rclpy.qos import DurabilityPolicy, LivelinessPolicy, QoSProfile, ReliabilityPolicy
 from std_msgs.msg import String
 
+from physis_ros.errors import ParameterError
 from physis_ros.ros import qos
 from physis_ros.ros.diagnostics import Diagnostics, Level, Report
+from physis_ros.ros.parameters import refuse_unknown
 from physis_ros.ros.qos import QosWatch
 
 
@@ -137,3 +140,94 @@ def test_Q2_Q4_overrides_from_outside_change_the_quality_of_service(bench: Any) 
 
     assert bench.spin_until(heard, 10)
     assert not node.watch.trouble
+
+
+def test_Q4_an_override_is_for_its_topic_alone(bench: Any) -> None:
+    """Topics share their profiles here, and rclpy writes overrides into them."""
+    node = bench.add(WatchedNode, {'qos_overrides./words.subscription.depth': 7})
+    assert node.source.qos_profile.depth == 7
+    other = node.watch.subscribe(String, 'others', node.heard.append, qos.COMMAND)
+    assert (other.qos_profile.depth, qos.COMMAND.depth) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ('policy', 'value', 'rule'),
+    [
+        ('reliability', 'realible', "one of ['system_default', 'reliable', 'best_effort'"),
+        ('depth', 'deep', 'a whole number of messages'),
+        ('deadline', 0.1, 'a whole number of nanoseconds'),
+    ],
+)
+def test_Q4_a_value_that_its_policy_does_not_have_is_refused_with_its_name(
+    bench: Any, policy: str, value: object, rule: str
+) -> None:
+    name = f'qos_overrides./words.subscription.{policy}'
+    with pytest.raises(ParameterError) as caught:
+        bench.add(WatchedNode, {name: value})
+    assert caught.value.name == f'/watched.{name}'
+    assert caught.value.rule.startswith(rule)
+    assert caught.value.value == value
+
+
+def test_Q3_a_peer_that_wants_any_policy_can_be_matched_and_what_is_missed_is_told(
+    bench: Any,
+) -> None:
+    """A controller that asks for a deadline, and a durability that rclpy offers no override of."""
+    deadline = 'qos_overrides./told.publisher.deadline'
+    durability = 'qos_overrides./told.publisher.durability'
+    node = bench.add(WatchedNode, {deadline: 50_000_000, durability: 'transient_local'})
+    told_out = node.watch.advertise(String, 'told', qos.COMMAND)
+    asked = QoSProfile(
+        depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL, deadline=Duration(nanoseconds=10**8)
+    )
+    bench.probe.create_subscription(String, 'told', node.heard.append, asked)
+
+    def heard() -> bool:
+        told_out.publish(String(data='a'))
+        return bool(node.heard)
+
+    assert bench.spin_until(heard, 10)
+    assert not any(item.incompatible for item in node.watch.trouble.values())
+    # Nothing more is published: our own promise is broken, and that is known.
+    assert bench.spin_until(lambda: condition(node) == 'overdue', 10)
+    missed = node.watch.trouble['/told'].overdue
+    assert f'/told: {missed} deadlines of its QoS missed' in node.watch.sentences()
+
+
+def test_Q3_a_publisher_that_gives_no_sign_of_life_in_time_is_told(bench: Any) -> None:
+    prefix = 'qos_overrides./words.subscription.'
+    lease = QoSProfile(
+        depth=1,
+        liveliness=LivelinessPolicy.MANUAL_BY_TOPIC,
+        liveliness_lease_duration=Duration(nanoseconds=10**8),
+    )
+    node = bench.add(
+        WatchedNode,
+        {f'{prefix}liveliness': 'manual_by_topic', f'{prefix}liveliness_lease_duration': 10**8},
+    )
+    words_out = bench.probe.create_publisher(String, 'words', lease)
+
+    def heard() -> bool:
+        words_out.publish(String(data='a'))
+        return bool(node.heard)
+
+    assert bench.spin_until(heard, 10)
+    assert bench.spin_until(lambda: node.watch.trouble.get('/words'), 10)
+    silent = node.watch.trouble['/words'].silent
+    assert node.watch.sentences() == [
+        f'/words: {silent} times without a sign of life within its QoS'
+    ]
+
+
+def test_Q4_an_override_of_a_topic_that_there_is_not_is_refused_with_those_there_are(
+    bench: Any,
+) -> None:
+    name = 'qos_overrides./wrods.subscription.depth'
+    node = bench.add(WatchedNode, {name: 7})
+    with pytest.raises(ParameterError) as caught:
+        refuse_unknown(node)
+    assert caught.value.value == [name]
+    assert caught.value.hint == (
+        "did you mean ['qos_overrides./words.subscription.depth']? declared: "
+        "['qos_overrides./diagnostics.publisher.*', 'qos_overrides./words.subscription.*']"
+    )

@@ -33,7 +33,7 @@ from physis_ros.ros.arm_episodes import Episodes, Phase
 from physis_ros.ros.clock import seldom
 from physis_ros.ros.diagnostics import Diagnostics, Level, Report
 from physis_ros.ros.pacing import Pace, newest_tick
-from physis_ros.ros.parameters import declare
+from physis_ros.ros.parameters import declare, refuse_unknown
 from physis_ros.ros.qos import QosWatch
 from physis_ros.ros.signals import Stop
 from physis_ros.simulation.arm import JOINT_NAMES, Arm
@@ -90,6 +90,7 @@ class ArmNode(Node):
         self._periods_ns = {what: self.config.period_ns(what) for what in RATES}
         self._watch = QosWatch(self)
         self._open()
+        refuse_unknown(self)
         self._begin_time()
 
     def _open(self) -> None:

@@ -102,12 +102,17 @@ class Diagnostics:
         )
 
     def qos(self) -> Report:
-        """Report mismatches and losses."""
+        """Report mismatches, losses, and deadlines where they are set."""
         sentences = self._watch.sentences()
         values = {
             f'{topic} {what}': count
             for topic, item in self._watch.trouble.items()
-            for what, count in (('incompatible', item.incompatible), ('lost', item.lost))
+            for what, count in (
+                ('incompatible', item.incompatible),
+                ('lost', item.lost),
+                ('overdue', item.overdue),
+                ('silent', item.silent),
+            )
         }
         condition = self._condition('; '.join(sentences))
         return Report(condition.level, condition.text, {'condition': condition.name, **values})
@@ -116,9 +121,11 @@ class Diagnostics:
         """Return what is the matter with the topics, the worst first."""
         if not trouble:
             return Condition('matched', Level.OK, 'all peers match, nothing lost')
-        if any(item.refused for item in self._watch.trouble.values()):
+        items = self._watch.trouble.values()
+        if any(item.refused for item in items):
             return Condition('incompatible', Level.ERROR, trouble)
-        return Condition('lost', Level.WARN, trouble)
+        name = 'lost' if any(item.lost for item in items) else 'overdue'
+        return Condition(name, Level.WARN, trouble)
 
 
 def _text(value: object) -> str:

@@ -214,8 +214,16 @@ def refuse_unknown(node: Node, ignored: Callable[[str], bool] = lambda name: Fal
         f'{node.get_fully_qualified_name()} parameters',
         'declared by the node',
         unknown,
-        f'{hint}declared: {declared}',
+        f'{hint}declared: {_shown(declared, unknown)}',
     )
+
+
+def _shown(declared: Iterable[str], unknown: Sequence[str]) -> list[str]:
+    """Return what a person who mistook these names wants to see of those there are."""
+    if all(map(is_qos_override, unknown)):
+        # Every topic has one for each policy: more than anybody reads.
+        return sorted({f'{n.rpartition(".")[0]}.*' for n in declared if is_qos_override(n)})
+    return [name for name in declared if not is_qos_override(name)]
 
 
 def given(node: Node) -> dict[str, Any]:

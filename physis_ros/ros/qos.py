@@ -3,12 +3,14 @@
 Quality of service: the profiles by name, and what goes wrong with them, counted.
 
 Every publisher and subscription is made here, so each takes the standard ``qos_overrides``
-parameters, and mismatches and losses, which ROS drops in silence, reach log and diagnostics.
+parameters, and mismatches, losses and missed deadlines, which ROS passes over in silence, reach
+log and diagnostics.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +26,11 @@ from rclpy.qos import (
     qos_check_compatible,
     qos_policy_name_from_kind,
 )
-from rclpy.qos_overriding_options import QoSOverridingOptions
 from rclpy.subscription import Subscription
 
+from physis_ros.ros import qos_overrides
 from physis_ros.ros.metrics import Page
+from physis_ros.ros.qos_overrides import DEADLINE, LIVELINESS, PUBLISHER, SUBSCRIPTION
 from physis_ros.ros.sequence import Sequence, informed
 
 _RELIABLE = ReliabilityPolicy.RELIABLE
@@ -73,6 +76,8 @@ class TopicTrouble:
     :param refused: those that are there now; as of :meth:`QosWatch.sentences`.
     :param told: messages that the middleware said to be lost.
     :param missed: messages that a publisher numbered and that never came, those among them.
+    :param overdue: times that no message came, or went, within the deadline that was set for it.
+    :param silent: times that a publisher, or ours, did not say within the lease that it lives.
     """
 
     incompatible: int = 0
@@ -80,6 +85,8 @@ class TopicTrouble:
     refused: int = 0
     told: int = 0
     missed: int = 0
+    overdue: int = 0
+    silent: int = 0
 
     @property
     def lost(self) -> int:
@@ -131,6 +138,7 @@ class QosWatch:
         :param matched: called when a publisher comes or goes.
         :param mismatched: called when one cannot be matched; returns whether that will be mended.
         :param came: called before each message, with what the middleware says of it.
+        :raises ParameterError: on an override that its policy does not have.
         """
         resolved, sequence = self._node.resolve_topic_name(topic), Sequence()
         refused, told = Rise(), Rise()
@@ -153,30 +161,37 @@ class QosWatch:
             incompatible_qos=on_mismatched,
             message_lost=lambda info: self._told(resolved, told, info),
             matched=on_matched,
+            **self._watches(resolved, SUBSCRIPTION),
         )
         return self._node.create_subscription(
             kind,
             topic,
             informed(callback, on_info),
-            profile,
+            # Overrides are written into it.
+            copy(profile),
             event_callbacks=events,
-            qos_overriding_options=QoSOverridingOptions.with_default_policies(),
+            qos_overriding_options=qos_overrides.options(),
         )
 
     def advertise(self, kind: type, topic: str, profile: QoSProfile) -> Publisher:
-        """Make a publisher with overrides and events."""
+        """
+        Make a publisher with overrides and events.
+
+        :raises ParameterError: on an override that its policy does not have.
+        """
         resolved, refused = self._node.resolve_topic_name(topic), Rise()
         events = PublisherEventCallbacks(
             incompatible_qos=lambda info: self._incompatible(
                 resolved, 'subscriber', refused, info
             ),
+            **self._watches(resolved, PUBLISHER),
         )
         return self._node.create_publisher(
             kind,
             topic,
-            profile,
+            copy(profile),
             event_callbacks=events,
-            qos_overriding_options=QoSOverridingOptions.with_default_policies(),
+            qos_overriding_options=qos_overrides.options(),
         )
 
     def sentences(self) -> list[str]:
@@ -194,8 +209,17 @@ class QosWatch:
             for topic, item in items
             if item.refused
         ]
-        lost = [f'{topic}: {item.lost} messages lost' for topic, item in items if item.lost]
-        return found + lost
+        counted = (
+            ('messages lost', lambda item: item.lost),
+            ('deadlines of its QoS missed', lambda item: item.overdue),
+            ('times without a sign of life within its QoS', lambda item: item.silent),
+        )
+        return found + [
+            f'{topic}: {count(item)} {what}'
+            for what, count in counted
+            for topic, item in items
+            if count(item)
+        ]
 
     def fill(self, page: Page) -> None:
         """Add the counts to a page of metrics; may be called in another thread."""
@@ -204,6 +228,10 @@ class QosWatch:
             page.counter('physis_qos_incompatible', text, item.incompatible, topic=topic)
             text = 'Messages that never came.'
             page.counter('physis_messages_lost', text, item.lost, topic=topic)
+            text = 'Deadlines of the quality of service that were missed.'
+            page.counter('physis_qos_deadlines_missed', text, item.overdue, topic=topic)
+            text = 'Leases of liveliness of the quality of service that ran out.'
+            page.counter('physis_qos_leases_ended', text, item.silent, topic=topic)
 
     def lost(self, topic: str) -> int:
         """Return how many messages of a topic never came."""
@@ -230,6 +258,29 @@ class QosWatch:
             f'{topic}: a {peer} has an incompatible QoS, no messages will pass; policy: '
             f'{item.policy}; change it there or with qos_overrides.{topic} here'
         )
+
+    def _watches(self, topic: str, end: str) -> dict[str, Any]:
+        """Return what else is to be told of: each costs, and only an override asks for it."""
+        given = qos_overrides.overrides(self._node, topic, end)
+        missed, silent = Rise(), Rise()
+        found = {}
+        if given.get(DEADLINE):
+            found['deadline'] = lambda info: self._overdue(topic, missed, info)
+        if given.get(LIVELINESS):
+            found['liveliness'] = lambda info: self._silent(topic, silent, info)
+        return found
+
+    def _overdue(self, topic: str, missed: Rise, info: Any) -> None:
+        """Count deadlines that passed without a message."""
+        self.trouble.setdefault(topic, TopicTrouble()).overdue += missed.by(info.total_count)
+
+    def _silent(self, topic: str, silent: Rise, info: Any) -> None:
+        """Count publishers, others or ours, that did not say in time that they live."""
+        # Of others it is told how many are silent now: fewer, when one lives again.
+        now = info.not_alive_count if hasattr(info, 'not_alive_count') else info.total_count
+        lost = max(silent.by(now), 0)
+        if lost:
+            self.trouble.setdefault(topic, TopicTrouble()).silent += lost
 
     def _told(self, topic: str, told: Rise, info: Any) -> None:
         """Add what the middleware says to be lost."""

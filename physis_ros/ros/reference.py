@@ -19,6 +19,12 @@ Made by `physis parameters`; do not edit. Whole numbers may stand for doubles. D
 set while the node runs too; all that one call sets is taken together, or nothing of it. The others
 of servo_node, but for `autostart`, may be set while it is not configured. A name that no node
 declares is refused at start.
+
+Beside them every node has what ROS gives to all: `use_sim_time` (fixed for servo_node while it
+runs), and for each topic `qos_overrides.<full name of the topic>.publisher.<policy>` or
+`.subscription.<policy>`, fixed once it is made: `reliability`, `durability`, `history`, `depth`,
+`deadline`, `lifespan`, `liveliness`, `liveliness_lease_duration`, times in nanoseconds. Where a
+deadline or a lease is set, what is missed of it is on /diagnostics (task `qos`).
 """
 SECTIONS: tuple[tuple[str, str, tuple[type, ...]], ...] = (
     (

@@ -71,7 +71,9 @@ class ServoConfig:
         False,
         'Stamp trajectories with the time of their tick instead of 0, which means on receipt. '
         'The controller must then use the same clock (use_sim_time): that of ros2_controllers '
-        'refuses trajectories that end in its past.',
+        'refuses trajectories that end in its past, and where it defers those that begin in its '
+        'future (allow_trajectory_replacement, since 2026) the second of them may freeze the '
+        'robot (its issue 2607).',
     )
     merge: str = parameter(
         DEFAULT.merge.value,
