@@ -36,7 +36,8 @@ def generate_launch_description():
             'use_sim_time',
             default_value='false',
             choices=['true', 'false'],
-            description='Take time from /clock: simulators and rosbag playback.',
+            description='Take time from /clock: simulators and rosbag playback. Goes before '
+            'what params_file says.',
         ),
         DeclareLaunchArgument(
             'namespace', default_value='', description='Namespace of both nodes; empty for none.'
@@ -53,7 +54,7 @@ def generate_launch_description():
             choices=['true', 'false'],
             description='Configure and activate wam_node and servo_node at once; false leaves it '
             'to an operator or a lifecycle manager (whose bond_timeout must be 0: nodes in Python '
-            'have no bond).',
+            'have no bond). Goes before what params_file says.',
         ),
         DeclareLaunchArgument(
             'command_topic',

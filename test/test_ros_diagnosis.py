@@ -12,10 +12,12 @@ import pytest
 pytest.importorskip('rclpy')
 pytest.importorskip('physis_ros.msg')
 
+from conftest import made_bench
 from diagnostic_msgs.msg import DiagnosticArray
 from ros_cases import JOINTS, steady_chunk
 from sensor_msgs.msg import JointState
 from servo_cases import GIVEN, MODULE, Feed, call
+from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import SetBool
 from trajectory_msgs.msg import JointTrajectory
 
@@ -90,7 +92,23 @@ def without_chunk(reason: Reason) -> Snapshot:
             Level.ERROR,
             'action_chunk: its time is 12 s behind ours',
         ),
+        (
+            replace(without_chunk(Reason.NO_CHUNK), lack='/action_chunk has no publishers'),
+            '',
+            '',
+            'no_chunk',
+            Level.WARN,
+            'action_chunk its topic? (/action_chunk has no publishers)',
+        ),
         (replace(WELL, subscribers=0), '', '', 'no_subscriber', Level.WARN, 'nobody listens'),
+        (
+            replace(WELL, subscribers=0, strangers='taken as an array'),
+            '',
+            '',
+            'other_type',
+            Level.ERROR,
+            'taken as an array',
+        ),
         (WELL, '', '9 of 250', 'deadlines_missed', Level.WARN, '9 of 250'),
         (
             replace(WELL, skew_ns={'action_chunk': 3 * MS, 'joint_states': -80 * MS}),
@@ -180,11 +198,18 @@ def test_a_servo_tells_what_it_waits_for_one_after_the_other(bench: Any, launche
     assert told('no_chunk'), found[-1]
     feed = Feed(bench)
     assert told('no_subscriber'), found[-1]
+    # A participant has one type on a topic: this is another's.
+    with made_bench() as stranger:
+        stranger.collect(Float64MultiArray, 'servo_node/command')
+        assert told('other_type'), found[-1]
     bench.collect(JointTrajectory, 'servo_node/command')
     assert told('playing'), found[-1]
     ahead_ns[0] = 200 * MS
     assert told('clock_skew'), found[-1]
     feed.stop()
     assert told('no_chunk'), found[-1]
+    # Whoever looks at the terminal alone reads it too, once it stands.
+    assert bench.spin_until(lambda: 'no chunk: ' in launcher.log(process), 20)
+    assert '(/action_chunk has 1 publisher)' in launcher.log(process)
     assert call(bench, SetBool, 'pause', data=True).success
     assert told('inactive'), found[-1]

@@ -11,13 +11,14 @@ import pytest
 pytest.importorskip('rclpy')
 pytest.importorskip('physis_ros.msg')
 
+from conftest import made_bench
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from ros_cases import picture
-from sensor_msgs.msg import Image
+from sensor_msgs.msg import CompressedImage, Image
 
-from physis_ros.ros import conversions, qos
+from physis_ros.ros import conversions, qos, source
 from physis_ros.ros.clock import RosClock
 from physis_ros.ros.diagnostics import Diagnostics
 from physis_ros.ros.qos import QosWatch
@@ -152,3 +153,19 @@ def test_Q9_the_wait_for_a_callback_is_not_the_way_of_a_picture(bench: Any) -> N
     assert seen[0] == stamp_ns
     # Received before the node looked: that was 400 ms later.
     assert 0 <= seen[1] - stamp_ns < 400 * MS
+
+
+def test_Q3_pictures_of_another_type_are_told_apart_from_silence(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, 'SILENCE_NS', 100 * MS)
+    node = bench.add(Reader)
+    wanted = 'it is published as sensor_msgs/msg/CompressedImage, not as sensor_msgs/msg/Image; '
+
+    def told() -> bool:
+        return any(wanted in complaint.text for complaint in node.source.complaints())
+
+    # A participant has one type on a topic: this is another's.
+    with made_bench() as stranger:
+        stranger.probe.create_publisher(CompressedImage, TOPIC, 10)
+        assert bench.spin_until(told, 10), node.source.complaints()

@@ -115,7 +115,10 @@ def diagnose(snapshot: Snapshot, joints_trouble: str, missed: str, refused: str 
         if far:
             return Condition('clock_skew', Level.ERROR, f'action_chunk: {far}')
         level, text = UNDERRUNS[command.reason]
-        return Condition(command.reason.value, level, text)
+        lack = f' ({snapshot.lack})' if snapshot.lack else ''
+        return Condition(command.reason.value, level, text + lack)
+    if snapshot.strangers:
+        return Condition('other_type', Level.ERROR, snapshot.strangers)
     if not snapshot.subscribers:
         return Condition('no_subscriber', Level.WARN, 'nobody listens to the commands')
     if missed:

@@ -17,12 +17,16 @@ from physis_ros.observation.config import Timeline
 from physis_ros.output.figures import Phase
 from physis_ros.ros import conversions, qos
 from physis_ros.ros.clock import RosClock, seldom
+from physis_ros.ros.peers import publishers
 from physis_ros.ros.qos import QosWatch
 from physis_ros.ros.servo_config import ServoConfig
 from physis_ros.ros.servo_joints import ServoJoints
 from physis_ros.ros.skew import Skews
 from physis_ros.session.player import Player
+from physis_ros.types import Reason
 
+# What is waited for, by the reason why nothing is played.
+WAITED = {Reason.NO_OBSERVATION: 'joint_states', Reason.NO_CHUNK: 'action_chunk'}
 KEPT_CHUNKS = 64
 NONE_YET = (-1, -1)
 
@@ -44,7 +48,7 @@ class ServoInputs:
         # How long ago, by our clock, the last chunk was published.
         self.apart_ns = 0
         self._config, self._clock, self._player = config, clock, player
-        self._log = node.get_logger()
+        self._node, self._log = node, node.get_logger()
         self._newest = NONE_YET
         self._engines, self._other_engine = 0, False
         self._times: OrderedDict[tuple[int, int], ChunkTimesMessage] = OrderedDict()
@@ -62,6 +66,12 @@ class ServoInputs:
     def reconfigure(self, config: ServoConfig) -> None:
         """Go on with parameters that were set."""
         self._config, self.joints.age_ns = config, config.player.state_age_ns
+
+    def lack(self, reason: Reason) -> str:
+        """Say who publishes what is waited for; nothing when the reason is another one."""
+        if (name := WAITED.get(reason)) is None:
+            return ''
+        return publishers(self._node, self._node.resolve_topic_name(name))
 
     def times(self, epoch: int, chunk: int) -> ChunkTimesMessage | None:
         """Return where a chunk's time went; None of one that is not known any more."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -12,6 +13,7 @@ from rclpy.publisher import Publisher
 
 from physis_ros.msg import Playback
 from physis_ros.ros import qos
+from physis_ros.ros.peers import other_types, type_name
 from physis_ros.ros.qos import QosWatch
 
 LISTENERS_NS = 500_000_000
@@ -29,6 +31,7 @@ class ServoOutputs:
     """
 
     def __init__(self, node: Node, watch: QosWatch, kind: type, closing: ExitStack) -> None:
+        self._node, self._kind = node, kind
         self._command_out = watch.advertise(kind, '~/command', qos.COMMAND)
         closing.callback(self._end, node, self._command_out)
         self._playback_out = watch.advertise(Playback, '~/playback', qos.PLAYBACK)
@@ -45,6 +48,24 @@ class ServoOutputs:
         """How many take the commands."""
         count: int = self._command_out.get_subscription_count()
         return count
+
+    @property
+    def strangers(self) -> str:
+        """Say that whoever takes the commands wants another type; nothing when one fits."""
+        if self.subscribers:
+            return ''
+        peers = self._node.get_subscriptions_info_by_topic(self.topic)
+        others = other_types(peers, self._kind)
+        if not others:
+            return ''
+        return (
+            f'{self.topic} is taken as {", ".join(others)}, and commands are '
+            f'{type_name(self._kind)}; set command_type, or send them elsewhere'
+        )
+
+    def told(self, joints: Sequence[str]) -> str:
+        """Say where commands go, as what, and for which joints."""
+        return f'commands for {list(joints)} go to {self.topic} as {type_name(self._kind)}'
 
     def command(self, message: Any | None) -> None:
         """Publish a command; nothing when there is nothing to say."""

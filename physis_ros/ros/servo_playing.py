@@ -133,6 +133,7 @@ class Playing:
         """Tick until told to stop, or closed."""
         for refusal in realtime.request(self.config.real_time_priority):
             self._node.get_logger().warning(refusal)
+        self._node.get_logger().info(self.outputs.told(self.config.joints))
         realtime.freeze_garbage()
         period_ns = self.config.player.period_ns
         ticks: SteadyTicks | SimulatedTicks
@@ -366,6 +367,8 @@ class Playing:
             waits=self.waits,
             apart_ns=self.inputs.apart_ns,
             skew_ns=self.inputs.skews.least_ns(),
+            lack=self.inputs.lack(self._command.reason),
+            strangers=self.outputs.strangers,
         )
 
     @property

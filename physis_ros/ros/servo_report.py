@@ -59,6 +59,8 @@ class Snapshot:
     :param waits: what is to be said of a clock that is missing or stands still.
     :param apart_ns: how long ago, by our clock, the last chunk was published.
     :param skew_ns: the least age lately, on receipt, of chunks and joint states.
+    :param lack: what is to be said of the topic that is waited for.
+    :param strangers: what is to be said of whoever takes commands of another type.
     """
 
     now_ns: int
@@ -76,6 +78,8 @@ class Snapshot:
     waits: str = ''
     apart_ns: int = 0
     skew_ns: Mapping[str, int] = field(default_factory=dict)
+    lack: str = ''
+    strangers: str = ''
 
 
 def status(snapshot: Snapshot) -> PlaybackStatus:

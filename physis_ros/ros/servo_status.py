@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -13,13 +14,17 @@ from physis_ros.output.account import PARTS
 from physis_ros.output.figures import Figures
 from physis_ros.ros import conversions, qos, servo_metrics, servo_report
 from physis_ros.ros.clock import RosClock
-from physis_ros.ros.diagnostics import Diagnostics, Level, Report
+from physis_ros.ros.diagnostics import Condition, Diagnostics, Level, Report
 from physis_ros.ros.metrics import Page
 from physis_ros.ros.qos import QosWatch
 from physis_ros.ros.servo_diagnosis import report
 from physis_ros.ros.servo_inputs import ServoInputs
 from physis_ros.ros.servo_report import Snapshot
+from physis_ros.ros.standing import Standing
 from physis_ros.ros.statistics import Statistic, Statistics
+
+# In the log already, where it comes about.
+LOGGED = ('no_time', 'joint_states', 'chunks_broken')
 
 
 class Source(Protocol):
@@ -36,6 +41,8 @@ class ServoStatus:
     """
     Publishes ``~/playback_status``, ``/diagnostics``, ``/statistics``; fills the metrics' page.
 
+    What is the matter for longer than a moment it says in the log too.
+
     As long as the node lives: when it is not configured it says so.
 
     :param node: the owner.
@@ -50,6 +57,7 @@ class ServoStatus:
         self._told: Snapshot | None = None
         self._before: Figures | None = None
         self._statistics: Statistics | None = None
+        self._standing = Standing()
         self._diagnostics = Diagnostics(node, watch)
         self._diagnostics.add('playback', self._report)
 
@@ -61,6 +69,7 @@ class ServoStatus:
         :raises ParameterError: when that cannot be had.
         """
         self._source, self._told, self._before = source, None, None
+        self._standing = Standing()
         if statistics:
             self._statistics = Statistics(self._node, self._watch, self._figures)
 
@@ -131,4 +140,17 @@ class ServoStatus:
             values = {'condition': 'no_time' if source.waits else 'no_tick'}
             return Report(Level.WARN, source.waits or 'no tick yet', values)
         before, self._before = self._before, snapshot.figures
-        return report(snapshot, source.inputs.joints, before)
+        made = report(snapshot, source.inputs.joints, before)
+        self._say(Condition(str(made.values['condition']), made.level, made.message))
+        return made
+
+    def _say(self, condition: Condition) -> None:
+        """Say in the log what stands."""
+        line = self._standing.look(condition, time.monotonic_ns())
+        if line is None or line.name in LOGGED:
+            return
+        log = self._node.get_logger()
+        if line.level is Level.OK:
+            log.info(line.text)
+        else:
+            log.warning(line.text)

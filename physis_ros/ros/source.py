@@ -19,6 +19,7 @@ from rclpy.timer import Timer
 
 from physis_ros.ros import conversions
 from physis_ros.ros.clock import RosClock, seldom, steady
+from physis_ros.ros.peers import other_types, type_name
 from physis_ros.ros.qos import QosWatch
 from physis_ros.ros.servo_report import apart
 
@@ -192,6 +193,12 @@ class Source:
         peers = self._node.get_publishers_info_by_topic(self.topic)
         if not peers:
             return f'{text}nobody publishes it; check name, namespace, remapping and ROS_DOMAIN_ID'
+        if others := other_types(peers, self._kind):
+            wanted = type_name(self._kind)
+            return (
+                f'{text}it is published as {", ".join(others)}, not as {wanted}; check name and '
+                f'remapping, of pictures image_transport and depth_transport too'
+            )
         offered = sorted(
             {f'{p.qos_profile.reliability.name}/{p.qos_profile.durability.name}' for p in peers}
         )
