@@ -6,9 +6,10 @@ Whether plans come true: predicted against measured period and response on this 
 Profiles the model, plans named groupings on one and two workers for one to three streams, and runs
 each for real: flat out for the period; a little slower, as planned, for the response. In rounds:
 each round measures the model anew and compares with its own runs, seconds later; the verdict is
-the median over rounds. All figures are medians of chunks, predicted from what each piece adds to a
-whole chunk; the time allowed from entry to deadline is the same for both. Takes about three
-minutes, and a machine that does nothing else.
+the median over rounds. A machine's pace changes within seconds, so it is measured beside each run,
+by chunks of the serial engine, and predictions are for that pace. All figures are medians of
+chunks, predicted from what each piece adds to a whole chunk; the time allowed from entry to
+deadline is the same for both. Takes about three minutes, and a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -33,14 +34,19 @@ from physis_ros.engine.devices import Device, DevicePool
 from physis_ros.engine.groupings import Grouping
 from physis_ros.engine.handover import HandoverProbe
 from physis_ros.engine.measure import Effort, begin_profile, measure_profile
-from physis_ros.engine.plan import ROOM, Plan, Targets, predict
+from physis_ros.engine.plan import Plan, Targets, predict
 from physis_ros.engine.pool import Pool
 from physis_ros.engine.profile import Profile
+from physis_ros.engine.serial import SerialEngine
 from physis_ros.engine.weights import weigh
 
 BAR, ENOUGH = 0.10, 6
 _BYTES = 10**9
 _VARIED = 16
+# Time between beats over the period, for responses: more than a machine's pace moves meanwhile.
+_CALM = 1.35
+# Chunks of the serial engine that tell the machine's pace.
+_PACE_CHUNKS = 7
 
 
 @dataclass(frozen=True)
@@ -151,7 +157,7 @@ class Run:
 
 class Profiler:
     """
-    Measures the model and what is around it, again and again.
+    Measures the model, what is around it, and the machine's pace, again and again.
 
     :param samples: for each timing.
     """
@@ -161,12 +167,32 @@ class Profiler:
         spec = self._backbone.spec
         self._weights = weigh(lambda blocks: open_backbone(model, 'cpu', blocks), spec.blocks)
         self._probe = HandoverProbe(model, spec.blocks)
+        self._serial, self._chunk_s = SerialEngine(self._backbone, 0), 0.0
+        self._serial.open('pace')
+        self._values = {
+            name: torch.from_numpy(value)[None] for name, value in inputs(spec, 0).items()
+        }
 
     def measure(self) -> Profile:
         """Return a profile of now."""
+        before_s = self._a_chunk_s()
         handover, effort = self._probe.measure(), self._effort
         begun = begin_profile(self._backbone.spec, self._weights, handover, effort=effort)
-        return measure_profile(self._backbone, begun, effort=effort)
+        profile = measure_profile(self._backbone, begun, effort=effort)
+        self._chunk_s = (before_s + self._a_chunk_s()) / 2
+        return profile
+
+    def pace(self) -> float:
+        """Return how fast the machine is now, 1 as it was while the last profile was made."""
+        return self._chunk_s / self._a_chunk_s()
+
+    def _a_chunk_s(self) -> float:
+        spent_s = []
+        for _ in range(_PACE_CHUNKS):
+            start_s = time.monotonic()
+            self._serial.run('pace', self._values)
+            spent_s.append(time.monotonic() - start_s)
+        return median(spent_s)
 
     def close(self) -> None:
         """End its workers."""
@@ -178,17 +204,22 @@ def _interval_ns(stamps: Sequence[int], fill: int) -> float:
     return float(np.median((settled[fill:] - settled[:-fill]) / fill))
 
 
-def planned(profile: Profile, case: Case, pace_s: float = 0.0) -> Plan:
-    """Predict one case."""
+def planned(profile: Profile, case: Case, period_s: float = 0.0, pace: float = 1.0) -> Plan:
+    """
+    Predict one case.
+
+    :param period_s: of entries; 0: flat out.
+    :param pace: of the machine, 1 as in the profile.
+    """
     cost, link = profile.cost('chunk'), profile.link('cpu')
     devices = DevicePool(
         tuple(
-            Device(f'cpu{i}', _BYTES, link_bytes_per_s=link.bytes_per_s, hop_s=link.hop_s)
+            Device(f'cpu{i}', _BYTES, pace, link_bytes_per_s=link.bytes_per_s, hop_s=link.hop_s)
             for i in range(case.workers)
         ),
         profile.hop_s,
     )
-    targets = Targets(streams=case.streams, slo_s=pace_s, max_batch=case.rows)
+    targets = Targets(streams=case.streams, slo_s=period_s, max_batch=case.rows)
     plan = predict(cost, devices, targets, case.grouping, case.rows)
     if plan is None:
         raise RuntimeError(f'{case.name} must fit in {_BYTES} bytes')
@@ -212,7 +243,7 @@ def compare(model: str, turns: int, chunks: int, samples: int, limit_s: float) -
         while len(profiles) <= turns:
             began_s = time.monotonic()
             for run, row in zip(runs, rows, strict=True):
-                row.add(profiles[-1], run, chunks)
+                row.add(profiles[-1], run, chunks, profiler)
             now_s = time.monotonic()
             if len(profiles) == turns or now_s + (now_s - began_s) * 1.5 > start_s + limit_s:
                 break
@@ -222,12 +253,14 @@ def compare(model: str, turns: int, chunks: int, samples: int, limit_s: float) -
         for run in runs:
             run.pool.close()
     kept = sum(row.holds for row in rows)
+    paces = [pace for row in rows for pace in row.paces]
     return {
         'model': model, 'bar': BAR, 'rounds': len(profiles),
         'plans': [row.as_dict() for row in rows], 'plans_within_bar': kept,
         'task_us': median([p.task_s for p in profiles]) * 1e6,
         'hop_us': median([p.link('cpu').hop_s for p in profiles]) * 1e6,
         'crowding': median([p.crowding for p in profiles]),
+        'pace': {'p50': median(paces), 'least': min(paces), 'most': max(paces)},
         'took_s': time.monotonic() - start_s, 'holds': kept >= ENOUGH,
     }  # fmt: skip
 
@@ -239,14 +272,21 @@ class Row:
         self.case = case
         self.period: list[tuple[float, float]] = []
         self.response: list[tuple[float, float]] = []
+        self.paces: list[float] = []
 
-    def add(self, profile: Profile, run: Run, chunks: int) -> None:
-        """Predict from a profile, and run."""
-        plan = planned(profile, self.case)
-        pace_s = plan.period_s * ROOM
-        calm = planned(profile, self.case, pace_s)
-        self.period.append((plan.period_s, run.flat_out(chunks)))
-        self.response.append((calm.usual_response_s, run.paced(chunks, pace_s)))
+    def add(self, profile: Profile, run: Run, chunks: int, profiler: Profiler) -> None:
+        """Run, and predict from a profile for the pace that the machine had meanwhile."""
+        paces = [profiler.pace()]
+        interval_s = run.flat_out(chunks)
+        paces.append(profiler.pace())
+        plan = planned(profile, self.case, pace=sum(paces) / 2)
+        self.period.append((plan.period_s, interval_s))
+        period_s = planned(profile, self.case, pace=paces[-1]).period_s * _CALM
+        response_s = run.paced(chunks, period_s)
+        paces.append(profiler.pace())
+        calm = planned(profile, self.case, period_s, sum(paces[1:]) / 2)
+        self.response.append((calm.usual_response_s, response_s))
+        self.paces += paces
 
     @property
     def off(self) -> dict[str, float]:
@@ -312,7 +352,8 @@ def main() -> int:
     print(
         f'{found["plans_within_bar"]} of {len(CASES)} plans within {BAR:.0%}; engine '
         f'{found["task_us"]:.0f} us a task, hop {found["hop_us"]:.0f} us, crowding '
-        f'{found["crowding"]:.2f}; took {found["took_s"]:.0f} s'
+        f'{found["crowding"]:.2f}; the machine\'s pace {found["pace"]["least"]:.2f} to '
+        f'{found["pace"]["most"]:.2f} of that of its profile; took {found["took_s"]:.0f} s'
     )
     if given.json:
         print(json.dumps(found))
