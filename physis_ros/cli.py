@@ -8,8 +8,15 @@ Errors of this package are one line and exit code 2.
 
 from __future__ import annotations
 
-import argparse
+import os
 import sys
+
+if __name__ == '__main__' and sys.path[0] == os.path.dirname(os.path.realpath(__file__)):
+    # Run as a file, to which an installed program may be a link: without this, modules beside it
+    # come before those of Python that have the same name.
+    del sys.path[0]
+
+import argparse
 from collections.abc import Sequence
 
 from physis_ros import __version__
