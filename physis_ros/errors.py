@@ -90,6 +90,19 @@ class WorkerDied(EngineError):
         return kind in {error.__name__ for error in CONFIGURATION}
 
 
+class StreamLost(EngineError):
+    """
+    A worker that carried a stream ended; the other streams go on. It may be opened again.
+
+    :param stream: its name.
+    :param died: how the worker ended.
+    """
+
+    def __init__(self, stream: str, died: WorkerDied) -> None:
+        self.stream, self.died = stream, died
+        super().__init__(f"stream '{stream}' was lost: {died}")
+
+
 def is_configuration(error: BaseException) -> bool:
     """Tell whether an error is one of configuration: trying again cannot help."""
     return isinstance(error, CONFIGURATION) or (isinstance(error, WorkerDied) and error.refused)
@@ -100,10 +113,11 @@ class AdmissionRefused(EngineError):
     A stream was not taken on; nothing of it stays.
 
     :param refusal: what binds and what would fit, one line as text.
+    :param for_now: a worker is missing and a new one is being started: ask again.
     """
 
-    def __init__(self, refusal: object) -> None:
-        self.refusal = refusal
+    def __init__(self, refusal: object, for_now: bool = False) -> None:
+        self.refusal, self.for_now = refusal, for_now
         super().__init__(str(refusal))
 
 

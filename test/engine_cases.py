@@ -6,22 +6,29 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
+from physis_ros.backbones.base import ModelSpec
 from physis_ros.backbones.registry import open_backbone, read_spec
 from physis_ros.engine.arena import Arena
 from physis_ros.engine.bell import Bell, Waiter
 from physis_ros.engine.board import Board
+from physis_ros.engine.cost import BatchCurve, ModelCost
 from physis_ros.engine.crew import Crew
+from physis_ros.engine.devices import Device, DevicePool
+from physis_ros.engine.door import Door
 from physis_ros.engine.layout import POOL, Layout, Site
 from physis_ros.engine.loop import WorkerLoop
+from physis_ros.engine.mailbox import Mailbox
 from physis_ros.engine.message import Kind
 from physis_ros.engine.pool import Pool
 from physis_ros.engine.result import ChunkResult
 from physis_ros.engine.serial import SerialEngine
+from physis_ros.errors import WorkerDied
 
 SECOND_NS = 1_000_000_000
 
@@ -92,18 +99,24 @@ def assert_same(result: ChunkResult, expected: tuple[np.ndarray, np.ndarray]) ->
     assert np.abs(result.frames.astype(int) - frames).max() <= 1
 
 
+class Killed(Exception):
+    """Whose worker died in the middle of something."""
+
+
 class LocalCrew(Crew):
     """
     The workers' real loops over the real shared memory, in this process, turned in random order.
 
-    Every order in which worker processes could get the processor can happen here, by seed.
+    Every order in which worker processes could get the processor can happen here, by seed, and
+    each can die between two turns, or over a message, as :meth:`die` says.
     """
 
     seed = 0
 
     def __init__(self, layout: Layout, registry: str) -> None:
         self.layout, self.words = layout, {}
-        self._processes = []
+        self._processes = {}
+        self.killed: set[int] = set()
         self._looked_ns = self._awake_ns = 0
         self._order = random.Random(self.seed)
         self._arena = Arena.create(layout.offsets()['end'])
@@ -111,27 +124,75 @@ class LocalCrew(Crew):
         self._bells = {owner: Bell.create() for owner in (POOL, *workers)}
         self.site = Site(layout, self._arena, POOL, self._bells)
         self.board = Board(self._arena, self.site.board_offset, layout.board)
-        self.loops = []
+        self._loops: dict[int, WorkerLoop] = {}
         for worker in workers:
-            site = Site(layout, self._arena, worker, self._bells)
-            board = Board(self._arena, site.board_offset, layout.board)
-            own = layout.blocks_of(worker)
-            model = open_backbone(layout.config.model, 'cpu', own)
-            loop = WorkerLoop(worker, layout, site, board, model, Waiter(self._bells[worker]))
-            loop.say(Kind.READY)
-            self.loops.append(loop)
+            self.fill(worker)
+
+    @property
+    def loops(self) -> list[WorkerLoop]:
+        """Of the workers that live, by their places."""
+        return [self._loops[worker] for worker in sorted(self._loops)]
 
     @property
     def pids(self) -> tuple[int, ...]:
         return ()
 
-    def check_alive(self) -> None:
+    def dead(self) -> tuple[int, ...]:
         """Let somebody work; the pool calls this whenever it looks."""
         self.turn()
+        return tuple(sorted(self.killed))
+
+    def death_of(self, worker: int) -> WorkerDied:
+        return WorkerDied(worker, -9, self.words.pop(worker, ''))
+
+    def vacate(self, worker: int) -> None:
+        self.killed.discard(worker)
+        self._quiet(worker)
+
+    def fill(self, worker: int) -> None:
+        layout, bells = self.layout, self._bells
+        site = Site(layout, self._arena, worker, bells)
+        board = Board(self._arena, site.board_offset, layout.board)
+        model = open_backbone(layout.config.model, 'cpu', layout.blocks_of(worker))
+        self._loops[worker] = WorkerLoop(worker, layout, site, board, model, Waiter(bells[worker]))
+        self._loops[worker].say(Kind.READY)
+
+    def die(self, worker: int, sent: int | None = None) -> None:
+        """
+        Have a worker die.
+
+        :param sent: so many messages later, with the next one written and not sent; None: now.
+        """
+        if sent is None:
+            self._end(worker)
+            return
+        left = [sent]
+
+        def die_over_it(box: Mailbox, *message: object) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed(worker)
+            Mailbox._publish(box, *message)
+
+        for box in self._loops[worker]._site.outboxes.values():
+            box._publish = partial(die_over_it, box)
+
+    def kill(self, worker: int, words: str) -> None:
+        self.words[worker] = words
+        self._end(worker)
+
+    def _end(self, worker: int) -> None:
+        if self._loops.pop(worker, None) is not None:
+            self.killed.add(worker)
 
     def turn(self) -> None:
+        if not self._loops:
+            return
         with torch.inference_mode():
-            self._order.choice(self.loops).turn()
+            try:
+                self._order.choice(self.loops).turn()
+            except Killed as killed:
+                self._end(killed.args[0])
 
     def wait(self, timeout_s: float) -> None:
         self.turn()
@@ -145,6 +206,20 @@ class LocalCrew(Crew):
 def local_crew(seed: int) -> type[LocalCrew]:
     """Return a crew whose workers are turned in the order of a seed."""
     return type('SeededCrew', (LocalCrew,), {'seed': seed})
+
+
+def apart(spec: ModelSpec, workers: int) -> Door:
+    """Return a door that carries each stream whole, each on a worker of its own."""
+    cost = ModelCost(
+        name=spec.name, passes=spec.passes, weight_bytes=(100,) * spec.blocks, kv_bytes=10,
+        hidden_bytes=9, latent_bytes=9, mailbox_depth=1,
+        curves=(BatchCurve((0.001,) * 8),) * spec.blocks,
+    )  # fmt: skip
+    memory = spec.blocks * (100 + 10 * spec.passes)
+    devices = tuple(
+        Device(f'worker {i}', memory, node=str(i), uplink_bytes_per_s=1.0) for i in range(workers)
+    )
+    return Door(cost, DevicePool(devices), headroom=0.0)
 
 
 def collect(pool: Pool, count: int, timeout_s: float = 30.0) -> list[ChunkResult]:

@@ -19,7 +19,7 @@ def read_spec(uri: str) -> ModelSpec:
 def open_backbone(uri: str, device: str, blocks: frozenset[int] | None) -> Backbone:
     """Fail as the URI's first word says, in the worker that owns block 1."""
     how = uri.partition('+')[0]
-    if blocks is not None and 1 not in blocks:
+    if how != 'tripping' and blocks is not None and 1 not in blocks:
         model = open_synthetic(_plain(uri), device, blocks)
         return _Barren(model) if how == 'missing' else model
     if how == 'missing':
@@ -28,7 +28,8 @@ def open_backbone(uri: str, device: str, blocks: frozenset[int] | None) -> Backb
         print('no such device: left hand', file=sys.stderr, flush=True)
         os._exit(3)
     model = open_synthetic(_plain(uri), device, blocks)
-    return _Stumbling(model) if how == 'stumbling' else model
+    kinds = {'stumbling': _Stumbling, 'tripping': _Tripping}
+    return kinds[how](model) if how in kinds else model
 
 
 def _plain(uri: str) -> str:
@@ -59,3 +60,15 @@ class _Stumbling(SyntheticBackbone):
         if self._decoded > 1:
             raise ValueError('cannot decode this')
         return super().decode(*args, **kwargs)
+
+
+class _Tripping(SyntheticBackbone):
+    """Decodes anything but what it was told a delay of 19 for."""
+
+    def __init__(self, model: SyntheticBackbone) -> None:
+        self.__dict__.update(model.__dict__)
+
+    def decode(self, latent, inputs, frames):  # type: ignore[no-untyped-def]
+        if int(inputs['delay'][0]) == 19:
+            raise ValueError('cannot decode this')
+        return super().decode(latent, inputs, frames)

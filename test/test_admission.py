@@ -64,6 +64,35 @@ def test_time_binds_and_the_loosest_slo_is_named() -> None:
     assert isinstance(again, Admission)
 
 
+@pytest.mark.parametrize('late', [False, True])
+def test_a_lost_device_that_is_back_is_as_if_it_had_never_gone(late: bool) -> None:
+    """Whether its streams left before it was back, or after; nothing is put there meanwhile."""
+    door, other = Admitter(pool(40, 60), 0.1), Admitter(pool(40, 60), 0.1)
+    names = [name for name in 'abcdef' if isinstance(door.admit(ask(name)), Admission)]
+    for name in names:
+        other.admit(ask(name))
+    gone = [name for name in names if 1 in door.running[name].devices]
+    assert gone
+    door.ledger.retire(1)
+    assert door.ledger.lost == 1
+    assert refused(door, ask('late')).device == 'd0'
+    if late:
+        door.ledger.restore(1)
+    for name in gone:
+        door.leave(name)
+        other.leave(name)
+    if not late:
+        placed = door.admit(ask('late'))
+        assert isinstance(placed, Refusal) or placed.placement.devices == (0,)
+        if isinstance(placed, Admission):
+            door.leave('late')
+        door.ledger.restore(1)
+    assert door.ledger.lost == 0
+    for array in ('memory', 'used', 'busy'):
+        assert getattr(door.ledger, array) == pytest.approx(getattr(other.ledger, array))
+    assert isinstance(door.admit(ask(gone[0])), Admission)
+
+
 def test_what_would_not_fit_an_empty_pool_is_told_so() -> None:
     """A block of 50 bytes fits no device of 40, however many there are."""
     answer = refused(Admitter(pool(40, 40)), ask(cost=model(weight=50)))

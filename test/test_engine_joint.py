@@ -292,7 +292,7 @@ def test_a_worker_that_is_stuck_over_one_stream_carries_the_others() -> None:
             pool.open_stream('c', slo_s=1.0)
         go.set()
         pool._members._patience_s = patience_s
-        until(pool, lambda: not pool._members._leaving[0].awaiting, 'word of the worker')
+        until(pool, lambda: not pool._streams.leaver('b').awaiting, 'word of the worker')
         loop._opener._open = make
         catch_up(pool)  # three chunks at once are all that it can do
         assert pool.what_if(1, 1.0) == ['']

@@ -31,8 +31,9 @@ URI = 'synthetic:blocks=2,steps=3,width=8,heads=1,conditioning=step'
 class IdleCrew(LocalCrew):
     """Turns nobody by itself."""
 
-    def check_alive(self) -> None:
+    def dead(self) -> tuple[int, ...]:
         """Everyone seems fine, but only greets and opens."""
+        return ()
 
     def check_moving(self, now_ns: int) -> None:
         """Standing still is what these tests do."""
@@ -51,9 +52,10 @@ def opened(config: PoolConfig) -> tuple[Pool, IdleCrew]:
             super().__init__(*args)
             crews.append(self)
 
-        def check_alive(self) -> None:
+        def dead(self) -> tuple[int, ...]:
             for worker in range(len(self.loops)) if self.opening else ():
                 self.turn(worker)
+            return ()
 
         opening = True
 

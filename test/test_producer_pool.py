@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from engine_cases import apart
 
-from physis_ros.backbones.registry import open_backbone
+from physis_ros.backbones.registry import open_backbone, read_spec
 from physis_ros.clock import SteadyClock
 from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.pool import Pool
 from physis_ros.engine.serial import SerialEngine
-from physis_ros.errors import WorkerDied
+from physis_ros.errors import StreamLost, WorkerDied
 from physis_ros.observation.joints import JointReading
 from physis_ros.session.collector import Collector
 from physis_ros.session.inputs import InputBuilder
@@ -192,6 +193,62 @@ def test_dead_worker_fails_the_stream() -> None:
         count = len(got)
         assert producer.stop()
         assert len(got) == count
+
+
+def test_a_dead_worker_fails_the_stream_that_it_carried_and_no_other() -> None:
+    config = PoolConfig(MODEL, workers=2, seed=3, max_streams=2)
+    got: dict[str, list[Produced]] = {'left': [], 'right': []}
+    with Pool(config, door=apart(read_spec(MODEL), 2)) as pool:
+        pool.start()
+        collector, producers = Collector(pool), {}
+        for name, chunks in got.items():
+            pool.open_stream(name, slo_s=1.0)
+            ports = Ports(chunks.append)
+            producers[name] = Producer(pool, name, CONFIG, SteadyClock(), ports, collector)
+        collector.start()
+        cameras = {name: Camera(producer) for name, producer in producers.items()}
+        for producer in producers.values():
+            producer.start()
+
+        def more(count: int, *names: str) -> None:
+            wanted = {name: len(got[name]) + count for name in names}
+            cameras['left'].until(
+                lambda: (
+                    cameras['right'].shoot()
+                    or all(len(got[name]) >= most for name, most in wanted.items())
+                )
+            )
+
+        more(3, 'left', 'right')
+        (worker,) = pool.workers_of('right')
+        os.kill(pool.pids[worker], signal.SIGKILL)
+        cameras['left'].until(lambda: producers['right'].failure is not None)
+        assert isinstance(producers['right'].failure, StreamLost)
+        assert str(producers['right'].failure) == (
+            f"stream 'right' was lost: worker {worker} ended with exit code -9"
+        )
+        assert collector.failure is None
+        told = len(got['right'])
+        more(5, 'left')
+        assert len(got['right']) == told
+        assert producers['left'].failure is None
+        assert producers['left'].status().epoch == 1, 'its own, as begun'
+        # In its old place, as another producer's stream.
+        producers.pop('right').stop()
+        until_s = time.monotonic() + 60
+        while pool.vacancies:
+            assert time.monotonic() < until_s
+            more(1, 'left')
+        pool.open_stream('right', slo_s=1.0)
+        again = Producer(pool, 'right', CONFIG, SteadyClock(), got['right'].append, collector)
+        cameras['right'], producers['right'] = Camera(again), again
+        again.start()
+        more(3, 'left', 'right')
+        assert all(producer.stop() for producer in producers.values())
+        assert collector.stop()
+        expected = oracle(got['left'], cameras['left'], 1, 'left')
+        for done, actions in zip(got['left'], expected, strict=True):
+            np.testing.assert_allclose(done.chunk.actions, actions, atol=1e-5)
 
 
 def test_stopping_leaves_no_thread(pool: Pool) -> None:

@@ -14,6 +14,7 @@ from physis_ros.engine import layout as lay
 from physis_ros.engine.board import epoch_of
 from physis_ros.engine.crew import Crew
 from physis_ros.engine.layout import POOL, Layout
+from physis_ros.engine.losses import Losses
 from physis_ros.engine.mailbox import Held, Mailbox
 from physis_ros.engine.message import FRAMES, Header, Kind
 from physis_ros.engine.metrics import Metrics
@@ -41,7 +42,9 @@ class Desk:
     def __init__(self, layout: Layout, streams: StreamTable, pressure: Pressure) -> None:
         self.metrics = Metrics()
         self.results: deque[tuple[int, ChunkResult]] = deque()
+        # Workers that are up.
         self.greeted: set[int] = set()
+        self.losses = Losses(streams, self.drop)
         self.freed = False
         self._layout, self._streams, self._pressure = layout, streams, pressure
         self._crew: Crew | None = None
@@ -51,7 +54,7 @@ class Desk:
 
     @property
     def failed(self) -> bool:
-        """Whether a worker is gone or stands still."""
+        """Whether the workers cannot go on."""
         return self._failure is not None
 
     @property
@@ -59,8 +62,13 @@ class Desk:
         """The workers' process ids; empty when none run."""
         return self._crew.pids if self._crew else ()
 
-    def open(self, crew: Crew) -> None:
-        """Begin to listen."""
+    def open(self, crew: Crew, patience_s: float) -> None:
+        """
+        Begin to listen.
+
+        :param patience_s: longest time for a worker to come up that takes the place of another.
+        """
+        self.losses.places.patience_s = patience_s
         config, grouping = self._layout.config, self._layout.grouping
         if config.trace is not None:
             self._trace = Trace(config.trace, grouping.workers, grouping.blocks)
@@ -95,9 +103,9 @@ class Desk:
 
     def look(self, at_least_every_s: float = 0.0) -> None:
         """
-        Look after the workers and their figures.
+        Look after the workers and their figures, and take in who has died.
 
-        :raises WorkerDied: within a second of a worker's death.
+        :raises WorkerDied: within a second of the death of a worker without which nothing goes on.
         :raises EngineError: when a worker stands still for ``hop_timeout_s``.
         """
         crew, now_s = self.crew(), time.monotonic()
@@ -106,18 +114,30 @@ class Desk:
         self._looked_s = now_s
         self._drain(crew)
         try:
-            if not crew.complete:
-                self._empty(crew)  # what the dead one said last
-            crew.check_alive()
+            self._bury(crew, time.monotonic_ns())
             if self.greeted:
                 crew.check_moving(time.monotonic_ns())
         except EngineError as error:
             self._failure = error
             raise
 
+    def _bury(self, crew: Crew, now_ns: int) -> None:
+        self.losses.end_overdue(crew, now_ns)
+        dead = crew.dead()
+        if dead:
+            self._empty(crew)  # what they said last
+            up = set(self.greeted)
+            self.greeted.difference_update(dead)
+            self.losses.take(crew, dead, up, now_ns)
+
     def forget(self, stream: Stream) -> None:
         """Drop the results of a stream whose epoch or life has ended."""
         self.results = deque(entry for entry in self.results if entry[0] != stream.index)
+
+    def drop(self, stream: Stream) -> None:
+        """Drop everything of a stream that was lost."""
+        self.forget(stream)
+        self._pressure.forget(stream.name)
 
     def _empty(self, crew: Crew) -> None:
         for worker, inbox in crew.site.inboxes.items():
@@ -131,12 +151,15 @@ class Desk:
                 self._come_out(stream, worker, inbox, header, held)
         elif header.kind == Kind.READY:
             self.greeted.add(worker)
+            self.losses.places.came_up(worker)
         elif header.kind == Kind.FAILED:
             crew.words[worker] = inbox.text(header, held)
         elif stream is not None and header.chunk == stream.life:
             if header.kind == Kind.NOT_OPENED:
                 stream.refused = f'worker {worker}: {inbox.text(header, held)}'
-            stream.awaiting.discard(worker)
+            # What it says of the opening comes late where it was told to close meanwhile.
+            if header.kind == Kind.CLOSED or not stream.closed:
+                stream.awaiting.discard(worker)
         held.release()
 
     def _come_out(

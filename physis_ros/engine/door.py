@@ -78,6 +78,14 @@ class Door:
         """Free what a stream held."""
         self._admitter.leave(stream)
 
+    def retire(self, worker: int) -> None:
+        """Place nothing more on a worker, which is gone; its streams leave as ever."""
+        self._admitter.ledger.retire(worker)
+
+    def restore(self, worker: int) -> None:
+        """Place streams on a worker again: there is a new one."""
+        self._admitter.ledger.restore(worker)
+
     def what_if(self, count: int, slo_s: float, response_s: float = 0.0) -> list[str]:
         """
         Tell what would be answered to so many more streams; nothing changes.

@@ -68,6 +68,10 @@ class WorkerProcess:
         start = max(0, size - _WORDS_BYTES)
         return os.pread(self._log, _WORDS_BYTES, start).decode(errors='replace').strip()
 
+    def kill(self) -> None:
+        """End it at once; what is left of it stays until :meth:`end`."""
+        self._popen.kill()
+
     def end(self, patience_s: float) -> None:
         """Wait for its end, then kill it; frees all descriptors."""
         try:

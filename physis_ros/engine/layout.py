@@ -153,5 +153,7 @@ class Site:
             place = (arena, at['mailbox', source, target], layout.shape(edge))
             if target == me:
                 self.inboxes[source] = Mailbox(*place, bells[source])
+                # What a worker died over is nobody's any more, and its senders wait for room.
+                self.inboxes[source].skip()
             if source == me:
                 self.outboxes[target] = Mailbox(*place, bells[target])

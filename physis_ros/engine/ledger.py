@@ -21,6 +21,8 @@ from physis_ros.engine.traffic import ONE, BoolArray, Change, Traffic
 from physis_ros.types import FloatArray
 
 IntArray = npt.NDArray[np.int64]
+# Share of the time of a device that is lost: nothing fits beside it.
+_NEVER_FREE = 2.0
 
 
 class Bid(NamedTuple):
@@ -97,7 +99,8 @@ class Ledger:
         self.memory = np.array([d.memory_bytes for d in pool.devices], dtype=np.float64)
         self.speed = np.array([d.speed for d in pool.devices])
         self.used, self.busy = np.zeros(n), np.zeros(n)
-        self.lost = 0
+        # Memory of the devices that are lost.
+        self._away: dict[int, float] = {}
         self.room = (1.0 - headroom) * ONE
         self._all = np.ones(n, np.bool_)
         self._traffic = Traffic(pool)
@@ -129,16 +132,26 @@ class Ledger:
 
         :param able: devices that may be used.
         """
-        if (self.memory - self.used)[able].sum() < demand.model.stream_bytes:
+        if np.maximum(self.memory - self.used, 0.0)[able].sum() < demand.model.stream_bytes:
             return 'memory'
         beat = self._beats[demand.model.name, demand.slo_s]
         free = np.maximum(self.room - self.busy[able], 0.0) * self.speed[able]
         return 'time' if free.sum() * demand.slo_s < beat.least_s else ''
 
+    @property
+    def lost(self) -> int:
+        """How many devices are lost."""
+        return len(self._away)
+
     def retire(self, device: int) -> None:
         """Put nothing more on a device: it is lost. What it carries is released as ever."""
-        self.memory[device], self.busy[device] = 1.0, 2.0
-        self.lost += 1
+        self._away[device] = float(self.memory[device])
+        self.memory[device], self.busy[device] = 1.0, _NEVER_FREE
+
+    def restore(self, device: int) -> None:
+        """Use a lost device again: it is back, and empty but for what was never released."""
+        self.memory[device] = self._away.pop(device)
+        self.busy[device] = self._load(device)
 
     def grown(self, count: int) -> Ledger:
         """Return the books of a pool with ``count`` more devices like the last."""
@@ -254,13 +267,18 @@ class Ledger:
                 self.used[device] -= group.kv_bytes
             # Weights leave with the last rank that needs them.
             self.used[device] -= self._absent[name][:, device].sum() - before
-            self.busy[device] = sum(beat.load(device) for beat in self._beats.values())
+            self.busy[device] = self._load(device)
         for crossing in demand.crossings:
             source, target = hosts[crossing.source], hosts[crossing.target]
             if source != target:
                 self._traffic.drop(source, target, crossing.bytes / demand.slo_s)
                 self.used[target] -= crossing.buffer_bytes
         self._traffic.settle()
+
+    def _load(self, device: int) -> float:
+        if device in self._away:
+            return _NEVER_FREE
+        return sum(beat.load(device) for beat in self._beats.values())
 
     def _count(self, demand: Demand, group: Rank, device: int, sign: int) -> None:
         model, blocks = demand.model, group.index

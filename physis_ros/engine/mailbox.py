@@ -146,6 +146,11 @@ class Mailbox:
         held.slot, held.free = slot, False
         return message.unpack(self._buffer, self._headers[slot]), held
 
+    def skip(self) -> None:
+        """Take nothing of what was sent so far: it was for a predecessor in this place."""
+        self._taken = self._released = self._words[_RELEASED] = self._words[_SENT]
+        self._bell.ring()
+
     def parts(self, kind: int, held: Held) -> tuple[Tensor, ...]:
         """Return the payload where it lies; valid until the hold is released."""
         return self._parts[kind][held.slot]

@@ -20,9 +20,16 @@ from physis_ros.engine.layout import Layout
 from physis_ros.engine.message import Header, Kind
 from physis_ros.engine.opening import Opening
 from physis_ros.engine.overload import Overload, Pressure
+from physis_ros.engine.places import Vacancy
 from physis_ros.engine.refusal import Refusal
 from physis_ros.engine.streams import Stream, StreamTable
-from physis_ros.errors import AdmissionRefused, DeadlinePassed, EngineError, PhysisError
+from physis_ros.errors import (
+    AdmissionRefused,
+    DeadlinePassed,
+    EngineError,
+    PhysisError,
+    StreamLost,
+)
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -55,8 +62,9 @@ class Members:
         self._pressure, self._lock, self._door = pressure, lock, door
         self._deciding = threading.RLock()
         self._patience_s = layout.config.open_timeout_s
-        # Whose opening failed and whose workers have not said yet that nothing of it is left.
-        self._leaving: list[Stream] = []
+        # Workers that the door was told are gone, and whether new ones are on their way.
+        self._away: set[int] = set()
+        self._short = False
 
     @property
     def overload(self) -> Overload | None:
@@ -69,17 +77,13 @@ class Members:
     def open(self, name: str, slo_s: float, response_s: float) -> None:
         """Take a stream on and bring it up, or leave nothing of it; see the pool."""
         with self._deciding:
+            self._await_end(name)
             self._sweep()
             with self._lock:
                 self._desk.crew()
                 self._streams.check(name)
             self._refuse_when_behind(name)
-            grouping = self._seat(name, slo_s, response_s)
-            with self._lock:
-                most = self._layout.in_flight_of(len(grouping.used))
-                stream = self._streams.add(name, grouping, most)
-                self._pressure.follow(self._streams.hops())
-                self._desk.crew().board.set_era(stream.index, stream.era)
+            stream = self._add(name, self._seat(name, slo_s, response_s))
             try:
                 self._bring_up(stream)
             except PhysisError:
@@ -90,6 +94,9 @@ class Members:
         """End a stream and free what it held; see the pool."""
         with self._deciding:
             with self._lock:
+                self._desk.crew()
+                if self._streams.let_go(name):
+                    return
                 stream = self._streams.named(name)
             self._end(stream, self._patience_s)
 
@@ -106,7 +113,9 @@ class Members:
                 return [str(behind)] * left + full
             if self._door is None:
                 return [''] * left + full
-            return self._door.what_if(left, slo_s, response_s) + full
+            answers = self._door.what_if(left, slo_s, response_s)
+            note = self._note()
+            return [f'{answer}{note}' if answer else '' for answer in answers] + full
 
     def until(self, done: Callable[[], bool], timeout_s: float, what: str) -> None:
         """
@@ -141,16 +150,47 @@ class Members:
         config, grouping = self._layout.config, self._layout.grouping
         if self._door is None:
             return grouping
-        owner = self._door.admit(name, slo_s, response_s)
+        try:
+            owner = self._door.admit(name, slo_s, response_s)
+        except AdmissionRefused as refused:
+            if not self._away:
+                raise
+            raise AdmissionRefused(f'{refused}{self._note()}', self._short) from None
         return place(self._layout.spec, owner, config.workers, config.override_kv_rule)
+
+    def _note(self) -> str:
+        """Say which workers are missing, to whom that may have cost the place."""
+        return ''.join(f'; {vacancy}' for vacancy in list(self._vacant.values()))
+
+    @property
+    def _vacant(self) -> dict[int, Vacancy]:
+        return self._desk.losses.places.vacant
+
+    def _add(self, name: str, grouping: Grouping) -> Stream:
+        """Give a stream its place; its workers may have ended while that was decided."""
+        with self._lock:
+            gone = self._vacant.keys() & set(grouping.used)
+            if gone:
+                self._leave(name)
+                raise StreamLost(name, self._vacant[min(gone)].died)
+            most = self._layout.in_flight_of(len(grouping.used))
+            stream = self._streams.add(name, grouping, most)
+            self._pressure.follow(self._streams.hops())
+            self._desk.crew().board.set_era(stream.index, stream.era)
+            return stream
 
     def _bring_up(self, stream: Stream) -> None:
         opening = Opening(stream.name, stream.grouping.owner)
-        self._tell(stream, Kind.OPEN, opening.text())
+        with self._lock:
+            self._tell(stream, Kind.OPEN, opening.text())
         what = f"opening of '{stream.name}'"
-        self.until(lambda: not stream.awaiting, self._patience_s, what)
-        if stream.refused:
-            raise EngineError(f"stream '{stream.name}' cannot be opened: {stream.refused}")
+        self.until(lambda: stream.closed or not stream.awaiting, self._patience_s, what)
+        with self._lock:
+            if stream.died is not None:
+                raise StreamLost(stream.name, stream.died)
+            if stream.refused:
+                raise EngineError(f"stream '{stream.name}' cannot be opened: {stream.refused}")
+            stream.up = True
 
     def _give_up(self, stream: Stream) -> None:
         """Undo an opening that failed; why it did matters more than whether this works."""
@@ -159,39 +199,57 @@ class Members:
                 self._end(stream, self._layout.config.hop_timeout_s)
         except DeadlinePassed:
             # Its place, its memory and its time stay taken as long as a worker is busy with it.
-            self._leaving.append(stream)
+            stream.leaving = True
         except EngineError:
             return
 
     def _end(self, stream: Stream, patience_s: float) -> None:
         """Have the workers free what they hold of a stream, then forget it."""
         with self._lock:
-            stream.closed = True
-            self._desk.crew().board.set_era(stream.index, stream.era)
-            self._desk.forget(stream)
-        self._tell(stream, Kind.CLOSE)
+            if stream.died is None:
+                stream.closed = True
+                self._desk.crew().board.set_era(stream.index, stream.era)
+                self._desk.forget(stream)
+                self._tell(stream, Kind.CLOSE)
         self.until(lambda: not stream.awaiting, patience_s, f"closing of '{stream.name}'")
         self._forget(stream)
 
+    def _await_end(self, name: str) -> None:
+        """Wait until the workers that are left have freed what they held of a lost stream."""
+        with self._lock:
+            before = self._streams.leaver(name)
+        if before is not None and before.died is not None:
+            what = f"end of '{name}', which was lost,"
+            self.until(lambda: not before.awaiting, self._patience_s, what)
+
     def _sweep(self) -> None:
-        """Forget streams that could not be opened, once the workers are done with them."""
-        for stream in [stream for stream in self._leaving if not stream.awaiting]:
+        """Forget streams that nobody waits for, and tell the door which workers there are."""
+        with self._lock:
+            gone, vacant = self._streams.gone(), set(self._vacant)
+            self._short = any(vacancy.filling for vacancy in self._vacant.values())
+        for stream in gone:
             self._forget(stream)
+        if self._door is not None:
+            for worker in vacant - self._away:
+                self._door.retire(worker)
+            for worker in self._away - vacant:
+                self._door.restore(worker)
+        self._away = vacant
 
     def _forget(self, stream: Stream) -> None:
-        self._leaving = [other for other in self._leaving if other is not stream]
         with self._lock:
             self._streams.remove(stream)
             self._pressure.follow(self._streams.hops())
             self._pressure.forget(stream.name)
+        self._leave(stream.name)
+
+    def _leave(self, name: str) -> None:
         if self._door is not None:
-            self._door.leave(stream.name)
+            self._door.leave(name)
 
     def _tell(self, stream: Stream, kind: Kind, text: str = '') -> None:
-        header = Header(kind, stream=stream.index, chunk=stream.life)
-        with self._lock:
-            boxes = self._desk.crew().site.outboxes
+        """Say something to all workers of a stream, if it was not lost; the lock is held."""
+        if stream.died is None:
             stream.awaiting = set(stream.grouping.used)
-            for worker in stream.grouping.used:
-                if not boxes[worker].send_text(header, text):
-                    raise EngineError(f'worker {worker} must take {kind.name}, got a full mailbox')
+            header = Header(kind, stream=stream.index, chunk=stream.life)
+            self._desk.crew().tell(stream.awaiting, header, text)

@@ -30,10 +30,11 @@ from physis_ros.engine.message import COMMIT, FRAMES, Header, Kind
 from physis_ros.engine.metrics import Metrics
 from physis_ros.engine.models import REGISTRY, registry
 from physis_ros.engine.overload import Overload, Pressure
+from physis_ros.engine.places import PATIENCE_S, Vacancy
 from physis_ros.engine.result import ChunkResult
 from physis_ros.engine.spans import Span
 from physis_ros.engine.streams import Stream, StreamTable
-from physis_ros.errors import EngineError
+from physis_ros.errors import EngineError, WorkerDied
 
 _UNCOLLECTED = 64
 
@@ -97,10 +98,12 @@ class Pool:
     def metrics(self, metrics: Metrics) -> None:
         self._desk.metrics = metrics
 
-    def start(self, timeout_s: float = 60.0) -> None:
+    def start(self, timeout_s: float = PATIENCE_S) -> None:
         """
         Start the workers, load and warm up the model.
 
+        :param timeout_s: longest time for all to come up, and later for one that takes the place
+            of another.
         :raises WorkerDied: with the worker's own words; everything is closed again then.
         :raises DeadlinePassed: likewise, when it takes longer than ``timeout_s``.
         """
@@ -111,7 +114,7 @@ class Pool:
         threads.warn_when_over(workers, config.threads_per_worker, threads.cores())
         desk = self._desk
         try:
-            desk.open(self._hire(self.layout, self._models))
+            desk.open(self._hire(self.layout, self._models), timeout_s)
             everyone = set(range(workers))
             self._members.until(
                 lambda: desk.greeted == everyone, timeout_s, 'start of the workers'
@@ -133,7 +136,11 @@ class Pool:
         self._members.open(name, slo_s, response_s)
 
     def close_stream(self, name: str) -> None:
-        """End a stream: its tasks die wherever they are, its KV is freed. Other streams go on."""
+        """
+        End a stream: its tasks die wherever they are, its KV is freed. Other streams go on.
+
+        One that was lost has ended already; it is only not known as lost any more.
+        """
         self._members.close(name)
 
     def workers_of(self, name: str) -> tuple[int, ...]:
@@ -153,6 +160,25 @@ class Pool:
         :returns: for each an empty text when it were taken on, else why not.
         """
         return self._members.what_if(count, slo_s, response_s)
+
+    @property
+    def lost(self) -> dict[str, WorkerDied]:
+        """
+        Streams that ended with a worker that carried them, which their own calls raise too.
+
+        They stay so until they are opened again or closed.
+        """
+        return self._streams.lost
+
+    @property
+    def vacancies(self) -> dict[int, Vacancy]:
+        """Places of workers that have ended; where a new one is up it is not one any more."""
+        return dict(self._desk.losses.places.vacant)
+
+    @property
+    def replaced(self) -> int:
+        """Workers that have taken the place of another."""
+        return self._desk.losses.places.filled
 
     @property
     def overload(self) -> Overload | None:
@@ -271,7 +297,9 @@ class Pool:
         Under the clean rule a stream becomes ready some time after its chunk came out; that
         returns None at once, so that the next one can enter.
 
-        :raises WorkerDied: within a second of a worker's death.
+        :raises StreamLost: within a second of the death of a worker, once for each stream that it
+            carried, when others go on. Nothing of a lost stream comes out any more.
+        :raises WorkerDied: likewise, when none goes on: the pool has ended.
         :raises EngineError: when a worker stands still for ``hop_timeout_s``.
         """
         until_s = time.monotonic() + timeout_s
@@ -280,6 +308,8 @@ class Pool:
                 self._desk.take_in()
                 if not self._desk.results:
                     self._desk.look()
+                if self._streams.untold:
+                    raise self._streams.untold.popleft()
                 if self._desk.results:
                     return self._desk.results.popleft()[1]
                 if self._desk.freed:

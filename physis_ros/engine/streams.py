@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from physis_ros.backbones.base import ModelSpec
 from physis_ros.engine.board import CLOSED, era_of
 from physis_ros.engine.grid import Grouping
-from physis_ros.errors import EngineError
+from physis_ros.errors import EngineError, StreamLost, WorkerDied
 
 
 @dataclass
@@ -26,7 +28,10 @@ class Stream:
     :param entered: for each chunk in flight its turn and the observation it entered with.
     :param awaiting: workers that have not yet answered an opening or closing.
     :param refused: why a worker could not open it.
+    :param up: all its workers carry it.
     :param closed: it has begun to close; whatever still comes of it is dropped.
+    :param leaving: nobody waits for its end: it is forgotten once its workers have freed it.
+    :param died: the end of a worker that carried it, which was its own.
     """
 
     name: str
@@ -41,7 +46,10 @@ class Stream:
     entered: dict[int, tuple[int, int]] = field(default_factory=dict)
     awaiting: set[int] = field(default_factory=set)
     refused: str = ''
+    up: bool = False
     closed: bool = False
+    leaving: bool = False
+    died: WorkerDied | None = None
 
     @property
     def era(self) -> int:
@@ -85,7 +93,7 @@ class Stream:
 
 class StreamTable:
     """
-    Names, indices and lives.
+    Names, indices and lives. ``untold`` are the streams that were lost, to be told once each.
 
     :param most: most streams at once.
     """
@@ -95,10 +103,48 @@ class StreamTable:
         self._most, self._lives = most, 0
         self._by_name: dict[str, Stream] = {}
         self._by_index: dict[int, Stream] = {}
+        self._lost: dict[str, WorkerDied] = {}
+        self.untold: deque[StreamLost] = deque()
 
     def names(self) -> list[str]:
         """Return the open streams."""
         return sorted(name for name, stream in self._by_name.items() if not stream.closed)
+
+    @property
+    def lost(self) -> dict[str, WorkerDied]:
+        """Those that ended with a worker and were neither opened again nor closed."""
+        return dict(self._lost)
+
+    def on(self, workers: Collection[int]) -> list[Stream]:
+        """Return the streams, those that close included, that any of these workers carries."""
+        return [s for s in self._by_name.values() if not set(s.grouping.used).isdisjoint(workers)]
+
+    def beside(self, workers: Collection[int]) -> bool:
+        """Tell whether an open stream needs none of these workers."""
+        known = (s for s in self._by_name.values() if not s.closed)
+        return any(set(s.grouping.used).isdisjoint(workers) for s in known)
+
+    def lose(self, stream: Stream, died: WorkerDied) -> None:
+        """End a stream with a worker that carried it; the name is known as lost from here on."""
+        stream.closed, stream.leaving, stream.died = True, True, died
+        stream.in_flight.clear()
+        if stream.up:
+            self._lost[stream.name] = died
+            self.untold.append(StreamLost(stream.name, died))
+
+    def leaver(self, name: str) -> Stream | None:
+        """Return the stream of a name whose workers still have to free it; None: there is none."""
+        found = self._by_name.get(name)
+        return found if found is not None and found.leaving else None
+
+    def gone(self) -> list[Stream]:
+        """Return the streams that nobody waits for and that no worker holds any more."""
+        return [s for s in self._by_name.values() if s.leaving and not s.awaiting]
+
+    def let_go(self, name: str) -> bool:
+        """Forget that a stream was lost, which somebody knows; tell whether it was."""
+        self.untold = deque(lost for lost in self.untold if lost.stream != name)
+        return self._lost.pop(name, None) is not None
 
     @property
     def free(self) -> int:
@@ -128,6 +174,7 @@ class StreamTable:
         :param most: chunks that may be in flight.
         """
         self.check(name)
+        self.let_go(name)
         self._lives += 1
         stream = Stream(name, self._free.pop(0), self._lives, grouping, most)
         self._by_name[name] = self._by_index[stream.index] = stream
@@ -142,8 +189,11 @@ class StreamTable:
         """
         Find a stream.
 
+        :raises StreamLost: when it ended with a worker.
         :raises EngineError: when it is not open.
         """
+        if name in self._lost:
+            raise StreamLost(name, self._lost[name])
         found = self._by_name.get(name)
         if found is None:
             raise EngineError(f"stream '{name}' is not open; open are {self.names()}")

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-from physis_ros.errors import EngineError
+from physis_ros.errors import EngineError, StreamLost
 from physis_ros.session.pool_port import ChunkResult, PoolPort
 
 
@@ -21,7 +21,7 @@ class Consumer(NamedTuple):
     Where a stream's chunks go.
 
     :param result: called with each of them.
-    :param failure: called once when the pool is gone.
+    :param failure: called once when the stream was lost, or the pool is gone.
     """
 
     result: Callable[[ChunkResult], None]
@@ -90,6 +90,9 @@ class Collector:
         while not self._stopping.is_set():
             try:
                 result = self._pool.next_result(self._wait_s)
+            except StreamLost as lost:
+                self._lose(lost)
+                continue
             except EngineError as error:
                 self._fail(error)
                 return
@@ -102,6 +105,13 @@ class Collector:
             consumer = self._consumers.get(result.stream)
         if consumer is not None:
             consumer.result(result)
+
+    def _lose(self, lost: StreamLost) -> None:
+        """Tell a stream's consumer that it was lost; the others go on."""
+        with self._lock:
+            consumer = self._consumers.get(lost.stream)
+        if consumer is not None:
+            consumer.failure(lost)
 
     def _fail(self, error: EngineError) -> None:
         with self._lock:

@@ -77,7 +77,8 @@ class PoolPort(Protocol):
         """
         Enter the stream's next chunk and return its number within the epoch; does not wait.
 
-        :raises EngineError: when the pipe is full, or the pool is gone (then ``ready`` does too).
+        :raises EngineError: when the pipe is full, or stream or pool are gone (then ``ready``
+            raises it too).
         """
 
     def observe(
@@ -87,11 +88,17 @@ class PoolPort(Protocol):
         Show a newer observation to a chunk in the pipe; does not wait.
 
         :returns: its version; None when the chunk is out.
-        :raises EngineError: when it has been shown as many as it may be, or the pool is gone.
+        :raises EngineError: when it has been shown as many as it may be, or stream or pool are
+            gone.
         """
 
     def reset(self, stream: str, /) -> int:
         """Begin the next epoch and return its number."""
 
     def next_result(self, timeout_s: float, /) -> ChunkResult | None:
-        """Return the next finished chunk of any stream; None when none came in time."""
+        """
+        Return the next finished chunk of any stream; None when none came in time.
+
+        :raises StreamLost: once for each stream that ended with a worker; the others go on.
+        :raises EngineError: when the pool is gone.
+        """

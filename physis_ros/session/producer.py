@@ -145,7 +145,7 @@ class Producer:
         """
         Begin, in a new epoch: the first complete observation enters at once.
 
-        :raises EngineError: when the pool is gone.
+        :raises EngineError: when stream or pool are gone.
         """
         self.begin()
         if self._own_collector:
@@ -156,7 +156,7 @@ class Producer:
         """
         Begin without threads: the caller takes the turns and brings the results (virtual time).
 
-        :raises EngineError: when the pool is gone.
+        :raises EngineError: when stream or pool are gone.
         """
         with self._life:
             if self._state is not ProducerState.IDLE:
@@ -195,7 +195,7 @@ class Producer:
         Time that goes back shows in stamps and in the clock, one after the other: as long as
         nothing has entered since, that is one event and makes one epoch.
 
-        :returns: the new epoch, or the last one when the pool is gone.
+        :returns: the new epoch, or the last one when stream or pool are gone.
         """
         with self._life:
             if not (reason.of_time and self._time_forgotten):
@@ -320,7 +320,7 @@ class Producer:
         try:
             self._enter(self._instant(now_ns), observation)
         except EngineError:
-            self._pool.ready(self._stream)  # raises when the pool is gone
+            self._pool.ready(self._stream)  # raises when stream or pool are gone
             return BUSY_SLICE_S  # another stream was quicker
         return SLICE_S
 
