@@ -82,6 +82,7 @@ def test_a_call_is_taken_whole_and_whole_numbers_are_doubles(bench: Any) -> None
         ({'high_ms': 50.0, 'gains': [float('nan')], 'low_ms': -1.0}, 'low_ms'),
         ({'high_ms': 50.0, 'name': 'b'}, 'read-only parameter: name'),
         ({'high_ms': 'wide'}, 'Wrong parameter type'),
+        ({'high_ms': 50.0, 'hihg_ms': 60.0}, "undeclared parameter(s): ['hihg_ms']"),
         ({'high_ms': 50.0, 'use_sim_time': True}, '/sample.use_sim_time must be False while'),
     ],
 )

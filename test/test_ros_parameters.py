@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from physis_ros.errors import ParameterError
-from physis_ros.ros.parameters import declare, parameter
+from physis_ros.ros.arm_config import ArmNodeConfig
+from physis_ros.ros.parameters import check_topic, declare, parameter
+from physis_ros.ros.stream_config import StreamConfig
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,39 @@ def test_given_values_win_and_whole_numbers_are_doubles(bench: Any) -> None:
     assert node.config == Sample(500.0, 2, 'replace', True, ('a', 'b'), (1.0, 2.0))
     assert type(node.config.rate_hz) is float
     assert list(node.get_parameter('lower').value) == [1.0, 2.0]
+
+
+def test_what_is_dumped_can_be_given_again(bench: Any, tmp_path: Path) -> None:
+    """In a file an empty list has no type, and ROS takes it for nothing at all."""
+    given = tmp_path / 'dumped.yaml'
+    given.write_text('sample: {ros__parameters: {joints: [], lower: [], rate_hz: 100}}')
+    node = SampleNode(context=bench.context, cli_args=['--ros-args', '--params-file', str(given)])
+    assert node.config == Sample(rate_hz=100.0)
+    assert list(node.get_parameter('lower').value) == []
+    node.destroy_node()
+
+
+@pytest.mark.parametrize(
+    ('topic', 'why'),
+    [
+        ('my cam', 'topic name must not contain characters other than alphanumerics'),
+        ('2d', 'topic name token must not start with a number'),
+        ('', 'topic name must not be empty'),
+    ],
+)
+def test_what_is_no_topic_is_refused_by_the_name_of_its_parameter(topic: str, why: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        check_topic('camera', topic)
+    assert (caught.value.name, caught.value.value) == ('camera', topic)
+    assert caught.value.hint.startswith(why)
+    for kind in (
+        lambda: StreamConfig(camera='my cam'),
+        lambda: StreamConfig(cameras=('my cam=top',)),
+        lambda: StreamConfig(joint_topics=('joint states',)),
+        lambda: ArmNodeConfig(reset_services=('wam node/reset',)),
+    ):
+        with pytest.raises(ParameterError, match='must be the name of a topic'):
+            kind()
 
 
 @pytest.mark.parametrize(

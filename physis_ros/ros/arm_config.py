@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 from physis_ros.errors import ParameterError
-from physis_ros.ros.parameters import parameter
+from physis_ros.ros.parameters import check_topic, parameter
 
 MS_NS = 1_000_000
 RATES = ('camera', 'joint', 'clock', 'truth')
@@ -75,10 +75,13 @@ class ArmNodeConfig:
 
     def __post_init__(self) -> None:
         """
-        Refuse rates that do not fall on the physics grid.
+        Refuse names that are none, and rates that do not fall on the physics grid.
 
-        :raises ParameterError: naming the rate.
+        :raises ParameterError: naming the parameter.
         """
+        for name, topics in (('camera', (self.camera,)), ('reset_services', self.reset_services)):
+            for topic in topics:
+                check_topic(name, topic)
         for name in (f'{what}_rate_hz' for what in RATES):
             period_ms = 1000.0 / getattr(self, name)
             if abs(period_ms - round(period_ms)) > 1e-6:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from rcl_interfaces.msg import SetParametersResult
+from rclpy.exceptions import ParameterNotDeclaredException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
@@ -95,7 +96,11 @@ class LiveParameters:
         Take whole numbers for doubles, and an empty list for a list of whatever is declared.
 
         Add what is set for the heirs.
+
+        :raises ParameterNotDeclaredException: naming what is not there; rclpy's own names nothing.
         """
+        if unknown := [p.name for p in parameters if not self._node.has_parameter(p.name)]:
+            raise ParameterNotDeclaredException(unknown)
         wide = [self._wide(parameter) for parameter in parameters]
         named = {parameter.name for parameter in wide}
         for part in self._parts:

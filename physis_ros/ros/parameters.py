@@ -18,8 +18,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar, get_type_hints
 
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
+from rclpy.exceptions import InvalidTopicNameException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
+from rclpy.validate_topic_name import validate_topic_name
 
 from physis_ros.errors import ParameterError
 
@@ -82,6 +84,20 @@ def parameter(
     """Return a dataclass field that is a node parameter; see :class:`Rule`."""
     rule = Rule(description, low, high, tuple(choices), dynamic)
     return field(default=default, metadata={'rule': rule})
+
+
+def check_topic(name: str, topic: str) -> None:
+    """
+    Refuse what cannot be the name of a topic; ROS says so when it is too late to say which it was.
+
+    :param name: of the parameter.
+    :raises ParameterError: naming it.
+    """
+    try:
+        validate_topic_name(topic)
+    except (InvalidTopicNameException, ValueError) as error:
+        why = str(error).partition(':\n')[0].rpartition(': ')[2]
+        raise ParameterError(name, 'the name of a topic', topic, why) from error
 
 
 def autostart() -> Any:
@@ -264,6 +280,9 @@ def _converted(full: str, hint: Any, words: str, value: Any) -> Any:
         if type(value) is hint:
             return value
         raise ParameterError(full, words, value)
+    if value is None:
+        # An empty list in a file, of which a type cannot be told: as `ros2 param dump` writes it.
+        return ()
     # rclpy hands lists over as lists or array.array.
     if isinstance(value, (str, bytes)) or not hasattr(value, '__len__'):
         raise ParameterError(full, words, value)

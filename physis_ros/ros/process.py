@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import rclpy
+from rclpy.exceptions import NameValidationException
 from rclpy.executors import Executor
 from rclpy.logging import get_logger
 from rclpy.signals import SignalHandlerOptions
@@ -60,9 +61,14 @@ def run(
     # The imports, which may be cut short, are done: from here on everything is ended well.
     stop.arm()
     setproctitle(f'physis: {name}')
-    full = None if args is None else [sys.argv[0], *args]
-    rclpy.init(args=full, signal_handler_options=SignalHandlerOptions.NO)
     logger = get_logger(f'physis.{name}')
+    full = None if args is None else [sys.argv[0], *args]
+    try:
+        rclpy.init(args=full, signal_handler_options=SignalHandlerOptions.NO)
+    except RuntimeError as error:
+        # A file that is not there, a rule or a value that is none: the text says which.
+        logger.fatal(f'the arguments of ROS cannot be used: {error}')
+        return REFUSED
     node: Any = None
     code = 0
     executor = make_executor()
@@ -71,7 +77,7 @@ def run(
         executor.add_node(node)
         node.run(executor, stop)
         logger.info(f'stopping: {stop.reason or "done"}')
-    except PhysisError as error:
+    except (PhysisError, NameValidationException) as error:
         logger.fatal(f'{type(error).__name__}: {error}')
         code = BROKEN if isinstance(error, EngineError) else REFUSED
     except Exception:

@@ -12,7 +12,7 @@ from physis_ros.observation.compressed_depth import TRANSPORT
 from physis_ros.observation.config import Timeline
 from physis_ros.observation.joints import JointMatch
 from physis_ros.ros.joint_map import JointMap
-from physis_ros.ros.parameters import QOS_PREFIX, parameter
+from physis_ros.ros.parameters import QOS_PREFIX, check_topic, parameter
 from physis_ros.session.producer_config import Pacing, ProducerConfig
 
 MS_NS = 1e6
@@ -174,6 +174,13 @@ class StreamConfig:
         called = [text.partition('=') for text in self.cameras]
         if not all(topic.strip() and (model.strip() or not sign) for topic, sign, model in called):
             raise ParameterError('cameras', "a list of 'camera=model camera'", list(self.cameras))
+        for name, topics in (
+            ('camera', (self.camera,)),
+            ('cameras', [topic.strip() for topic, _, _ in called]),
+            ('joint_topics', self.joint_topics),
+        ):
+            for topic in topics:
+                check_topic(name, topic)
 
     def camera_topics(self, wanted: Sequence[str]) -> dict[str, str]:
         """
