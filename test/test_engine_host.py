@@ -13,7 +13,7 @@ from engine_cases import local_crew
 from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.crew import Crew
 from physis_ros.engine.pool import Pool
-from physis_ros.errors import DeadlinePassed, EngineError
+from physis_ros.errors import AdmissionRefused, DeadlinePassed, EngineError, WorkerDied
 from physis_ros.ros.engine_host import EngineHost
 from physis_ros.ros.host_state import HostState
 from physis_ros.ros.room import Room
@@ -108,3 +108,37 @@ def test_an_engine_that_stands_still_refuses_nobody(host: EngineHost) -> None:
     wait_until(lambda: room.answered)
     assert (room.given, room.refusal) == (False, '')
     assert host.check() is failure
+
+
+def test_who_has_no_room_for_want_of_a_worker_asks_again(
+    host: EngineHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, refusals = host.pool.open_stream, ['no time; worker 0 has ended']
+
+    def opening(*given: Any) -> None:
+        if refusals:
+            raise AdmissionRefused(refusals.pop(), for_now=True)
+        make(*given)
+
+    monkeypatch.setattr(host.pool, 'open_stream', opening)
+    room = Room(host, 'a', 100.0, 0.0)
+    wait_until(lambda: room.answered)
+    assert (room.given, room.lost, room.refusal) == (False, False, '')
+    assert room.waits == 'no time; worker 0 has ended'
+
+    def looked() -> bool:
+        room.look(time.monotonic_ns())
+        return room.given
+
+    wait_until(looked)
+    assert (room.workers, room.waits) == ((0,), '')
+    # What was lost with a worker is no room, whatever was said before.
+    wait_until(host.submit(lambda pool: pool.close_stream('a')).done)
+    refusals.append('overloaded')
+    room.lose(WorkerDied(0, -9))
+    assert (room.given, room.lost, room.workers) == (False, True, ())
+    assert room.waits == 'lost: worker 0 ended with exit code -9; it is opened again'
+    wait_until(looked)
+    assert (room.lost, room.refusal, room.waits) == (False, '', '')
+    wait_until(room.leave().done)
+    assert host.pool.others('') == []

@@ -14,7 +14,7 @@ from typing import Any
 from rclpy.executors import Executor
 from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
 
-from physis_ros.errors import EngineError, PhysisError, is_configuration
+from physis_ros.errors import EngineError, PhysisError, StreamLost, WorkerDied, is_configuration
 from physis_ros.msg import StreamStatus
 from physis_ros.ros import wam_metrics
 from physis_ros.ros.busy import BusyShare
@@ -52,7 +52,7 @@ class WamNode(ManagedNode):
     Of each stream: subscribes ``<camera>/image_raw`` (sensor_msgs/Image, or CompressedImage on
     ``<camera>/image_raw/compressed``), ``joint_states`` (sensor_msgs/JointState, in the robot's
     names and units as the parameters ``joint_*`` say), ``~/instruction`` (std_msgs/String,
-    latched; a new one begins a new epoch). Publishes
+    latched; a new one begins a new epoch, no model here takes the words). Publishes
     ``~/action_chunk`` (physis_ros/ActionChunk), ``~/predicted_image`` (sensor_msgs/Image, stamp =
     the time it is about; decoded only while someone listens), ``~/overlay`` (sensor_msgs/Image for
     a person: camera, prediction, figures; made only while someone looks), ``~/stream_status``
@@ -81,6 +81,7 @@ class WamNode(ManagedNode):
         self._jumped: Jump | None = None
         self._fatal: PhysisError | None = None
         self._why_failed = self._overload = ''
+        self._missing: tuple[str, ...] = ()
         self._restarts = Restarts(self.config.on_worker_death == 'restart')
         self._busy = BusyShare()
         self._shares: tuple[float, ...] = ()
@@ -190,10 +191,18 @@ class WamNode(ManagedNode):
         if host.state is HostState.READY:
             self._why_failed = ''
             self._watch_load(host)
+            self._watch_workers(host)
         for stream in self.streams:
+            # In this order: what was lost and is admitted again is not lost any more.
+            died = host.pool.lost.get(stream.name) if stream.admitted else None
+            if died is not None:
+                self._on_loss(stream, died)
             failure = stream.look(self._active)
-            # What the engine did to it is told, and mended, for all.
-            if failure is not None and host.check() is None:
+            if isinstance(failure, StreamLost):
+                # At the next look that is known to the engine, or over.
+                stream.stop()
+            elif failure is not None and host.check() is None:
+                # What the engine did to it is told, and mended, for all.
                 self._on_stream_failure(stream, failure)
         states = [stream.state()[0] for stream in self.streams]
         self._restarts.look(StreamStatus.STATE_RUNNING in states, time.monotonic_ns())
@@ -206,6 +215,27 @@ class WamNode(ManagedNode):
             self.get_logger().warning(self._overload)
         elif before and not self._overload:
             self.get_logger().info('the engine is not overloaded any more')
+
+    def _watch_workers(self, host: EngineHost) -> None:
+        """Say which workers have ended, and when new ones have come for who waits for them."""
+        missing = tuple(str(vacancy) for vacancy in host.pool.vacancies.values())
+        for text in missing:
+            if text not in self._missing:
+                self.get_logger().error(text)
+        if len(missing) < len(self._missing):
+            self.get_logger().info(f'a new worker is there; missing: {len(missing)}')
+            for stream in self.streams:
+                stream.hurry()
+        self._missing = missing
+
+    def _on_loss(self, stream: WamStream, died: WorkerDied) -> None:
+        """Say that one stream ended with a worker, and open it again; the others go on."""
+        self.get_logger().error(f"stream '{stream.name}' was lost: {died}")
+        stream.lose(died)
+        stream.publish_status()
+        self._diagnostics.publish()
+        if self.config.on_worker_death == 'exit':
+            self._fatal = StreamLost(stream.name, died)
 
     def _on_stream_failure(self, stream: WamStream, failure: PhysisError) -> None:
         """Say what happened to one stream; the others go on."""
@@ -283,6 +313,8 @@ class WamNode(ManagedNode):
             queued=tuple(host.pool.metrics.queue_lengths) if ready else (),
             busy=self._shares,
             overload=self._overload if ready else '',
+            missing=self._missing if ready else (),
+            replaced=host.pool.replaced,
             streams=self.streams.names,
             restarts=self._restarts.count,
         )

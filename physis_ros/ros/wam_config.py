@@ -91,7 +91,8 @@ class WamConfig:
     )
     on_worker_death: str = parameter(
         'restart',
-        'restart: load again and go on in a new epoch; exit: end the node with code 1.',
+        'restart: start a new worker, or load all again where every stream needed the dead one; '
+        'who was lost goes on in a new epoch. exit: end the node with code 1.',
         choices=('restart', 'exit'),
     )
     status_rate_hz: float = parameter(

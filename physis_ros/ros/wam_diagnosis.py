@@ -25,6 +25,7 @@ def engine_report(engine: EngineSnapshot) -> Report:
         'worker_pids': engine.pids,
         'queued': engine.queued,
         'restarts': engine.restarts,
+        'workers_replaced': engine.replaced,
         'kv_rule': engine.kv_rule,
     }
     return Report(condition.level, condition.text, values)
@@ -36,6 +37,8 @@ def diagnose_engine(engine: EngineSnapshot) -> Condition:
     ready = engine.host is HostState.READY
     if engine.host is HostState.FAILED or (engine.restarts and not ready):
         return Condition(word, Level.ERROR, engine.reason or word)
+    if engine.missing:
+        return Condition('worker_missing', Level.ERROR, '; '.join(engine.missing))
     if engine.overload:
         return Condition('overloaded', Level.WARN, engine.overload)
     return Condition(word, Level.OK, engine.reason or word)
@@ -59,6 +62,8 @@ def diagnose_stream(snapshot: Snapshot) -> Condition:
         return Condition(snapshot.complaints[0].condition, Level.ERROR, words)
     if state == StreamStatus.STATE_FAILED:
         return Condition('failed', Level.ERROR, text)
+    if snapshot.mourned:
+        return Condition('lost', Level.ERROR, text)
     if state == StreamStatus.STATE_WAITING_OBSERVATION:
         lack = 'no_observation' if producer is None else producer.lack and producer.lack.value
         return Condition(lack or 'no_observation', Level.WARN, text)

@@ -80,6 +80,8 @@ def fill_engine(page: Page, engine: EngineSnapshot, metrics: Metrics | None) -> 
     text = 'Whether more is asked of the engine than it can do.'
     page.gauge('physis_engine_overloaded', text, float(bool(engine.overload)))
     page.counter('physis_engine_restarts', 'How often it was loaded again.', engine.restarts)
+    text = 'Workers that have taken the place of one that ended.'
+    page.counter('physis_engine_workers_replaced', text, engine.replaced)
     for worker, count in enumerate(engine.queued):
         page.gauge('physis_worker_queue_tasks', 'Tasks that wait.', count, worker=f'{worker}')
     for worker, share in enumerate(engine.busy):

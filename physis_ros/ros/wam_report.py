@@ -41,12 +41,14 @@ class EngineSnapshot:
     :param host: where it is in its life; None while the node is not configured.
     :param reason: why, for a person; empty when all is well.
     :param kv_rule: of the weights.
-    :param pids: of the workers.
+    :param pids: of the workers; 0 where none runs.
     :param queued: tasks that wait for each worker.
     :param busy: share of its time that each worker computed.
     :param streams: names of all streams.
     :param restarts: how often it was loaded again.
     :param overload: which stage is overloaded and since when; empty while none is.
+    :param missing: how workers have ended whose place is empty.
+    :param replaced: how many have taken the place of another.
     """
 
     host: HostState | None = None
@@ -58,6 +60,8 @@ class EngineSnapshot:
     streams: tuple[str, ...] = ()
     restarts: int = 0
     overload: str = ''
+    missing: tuple[str, ...] = ()
+    replaced: int = 0
 
     @property
     def state(self) -> int:
@@ -79,6 +83,7 @@ class Snapshot:
     :param waits: what is to be said of a clock that is missing or stands still.
     :param since_ns: when it was activated; figures count from there.
     :param lost: messages of each topic that never came.
+    :param mourned: it was lost with a worker, and is not carried again.
     """
 
     now_ns: int
@@ -98,6 +103,7 @@ class Snapshot:
     waits: str = ''
     since_ns: int = 0
     lost: Mapping[str, int] = field(default_factory=dict)
+    mourned: bool = False
 
 
 def state_of(producer: ProducerStatus, warming_up: bool) -> int:

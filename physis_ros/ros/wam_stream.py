@@ -17,7 +17,7 @@ from std_msgs.msg import String
 from std_srvs.srv import SetBool, Trigger
 
 from physis_ros.backbones.base import ModelSpec
-from physis_ros.errors import PhysisError
+from physis_ros.errors import PhysisError, WorkerDied
 from physis_ros.msg import StreamStatus
 from physis_ros.output.sketch import Quantiles
 from physis_ros.ros import qos, wam_report
@@ -156,6 +156,8 @@ class WamStream:
         :param active: whether it shall produce.
         :returns: why the production ended by itself; None while it did not.
         """
+        if self.room is not None:
+            self.room.look(time.monotonic_ns())
         if self.outputs is not None:
             self.outputs.look()
             idle = self.producer is None and self._failure is None
@@ -182,6 +184,20 @@ class WamStream:
         if self.producer is not None:
             self.producer.reconfigure(config.producer)
         self._log('parameters were set')
+
+    def lose(self, died: WorkerDied) -> None:
+        """Produce no more until the engine carries it again, in a new epoch."""
+        self.stop()
+        self._failure = None
+        if self.outputs is not None:
+            self.outputs.new_engine()
+        if self.room is not None:
+            self.room.lose(died)
+
+    def hurry(self) -> None:
+        """Ask for room at once, if it has none: there may be some now."""
+        if self.room is not None:
+            self.room.hurry()
 
     def give_up(self, failure: PhysisError) -> None:
         """Produce no more, for a reason that is not the engine's."""
@@ -301,7 +317,7 @@ class WamStream:
         if self.refusal:
             return StreamStatus.STATE_FAILED, f'not admitted: {self.refusal}'
         if not self.admitted:
-            return StreamStatus.STATE_LOADING, ''
+            return StreamStatus.STATE_LOADING, '' if self.room is None else self.room.waits
         if self._failure is not None:
             return StreamStatus.STATE_FAILED, str(self._failure)
         if self.producer is None:
@@ -360,6 +376,7 @@ class WamStream:
             waits=self._home.clock.waiting(),
             since_ns=self._since_ns,
             lost={} if self.inputs is None else self.inputs.lost,
+            mourned=self.room is not None and self.room.lost,
         )
 
     def _log(self, text: str) -> None:

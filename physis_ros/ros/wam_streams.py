@@ -127,7 +127,7 @@ class WamStreams:
         if before is not None and not before.refusal:
             raise ParameterError('stream', f'none of {list(self.names)}, which are open', name)
         if before is not None:
-            self._withdraw(before)
+            self.close(before)
         stream = self._add(name, config)
         try:
             stream.configure(host.pool.spec)
