@@ -77,3 +77,13 @@ def test_figures_are_equal_over_a_pause_a_jump_back_and_a_dead_engine():
     assert live == tape.recomputed()
     assert live.window == 1
     assert {item[0].play for item in tape.items if isinstance(item[1], int)} == set(Play)
+
+
+def test_what_is_played_from_the_older_of_two_chunks_of_one_observation_has_its_times():
+    tape = Tape(player())
+    tape.offer(0, 100, 0, observed_ms=50, publish_ms=90)
+    tape.offer(1, 110, 200, observed_ms=50, publish_ms=105)
+    tape.tick(150)
+    assert tape.player.account.figures().age_ms.buffer.max == 60.0
+    tape.tick(320)
+    assert tape.player.account.figures().age_ms.buffer.max == 320.0 - 105.0

@@ -16,6 +16,7 @@ import numpy as np
 from physis_ros.evaluation import settings
 from physis_ros.evaluation.recording import Recording
 from physis_ros.evaluation.scores import Spread, Times, pooled_rate_hz, rounded, spread
+from physis_ros.output.account import PARTS, parts
 from physis_ros.types import Command
 
 
@@ -99,25 +100,20 @@ def jitter_us(recording: Recording) -> Spread:
 
 
 def age_parts(recording: Recording) -> dict[str, float | int | None]:
-    """Return the median of each part of the age of played commands [ms]; they follow in time."""
-    times = {(chunk.epoch, chunk.chunk): chunk.times for chunk in recording.chunks}
+    """Return the median of each part of the age of played commands [ms], as the account has it."""
+    chunks = {(chunk.epoch, chunk.chunk): chunk for chunk in recording.chunks}
+    made = {(chunk.epoch, chunk.observed_ns): chunk for chunk in recording.chunks}
     rows = []
     for command in counted(recording):
-        found = times.get((command.epoch, command.chunk))
-        if found is not None:
-            rows.append(
-                (
-                    found.receive_ns - found.capture_ns,
-                    found.enter_ns - found.receive_ns,
-                    found.denoised_ns - found.enter_ns,
-                    found.decoded_ns - found.denoised_ns,
-                    found.publish_ns - found.decoded_ns,
-                    command.stamp_ns - found.publish_ns,
-                )
-            )
-    names = ('receive', 'queue', 'engine', 'decode', 'hand_over', 'buffer')
-    columns = np.array(rows, dtype=np.float64).reshape(-1, len(names)) * 1e-6
-    return {name: rounded(spread(columns[:, i]).p50) for i, name in enumerate(names)}
+        observed_ns = command.stamp_ns - (command.age_ns or 0)
+        chunk = chunks.get((command.epoch, command.chunk))
+        if chunk is None or chunk.observed_ns != observed_ns:
+            # An older one still has a part in the command.
+            chunk = made.get((command.epoch, observed_ns))
+        if chunk is not None:
+            rows.append(tuple(parts(observed_ns, chunk.times, command.stamp_ns).values()))
+    columns = np.array(rows, dtype=np.float64).reshape(-1, len(PARTS)) * 1e-6
+    return {name: rounded(spread(columns[:, i]).p50) for i, name in enumerate(PARTS)}
 
 
 def counted(recording: Recording) -> list[Command]:

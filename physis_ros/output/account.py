@@ -224,7 +224,7 @@ class Account:
             if name in self._inputs:
                 self._inputs[name].add(age_ns * MS)
         observed_ns = command.stamp_ns - command.age_ns
-        times = self._arrivals.times(command.epoch, observed_ns)
+        times = self._arrivals.times(command, observed_ns)
         if times is not None:
             for name, part_ns in parts(observed_ns, times, command.stamp_ns).items():
                 self._parts[name].add(part_ns * MS)

@@ -21,13 +21,15 @@ class Arrivals:
     """Counts chunks. Single-threaded."""
 
     def __init__(self) -> None:
-        self._times: OrderedDict[tuple[int, int], ChunkTimes] = OrderedDict()
+        self._times: OrderedDict[tuple[int, int], tuple[int, ChunkTimes]] = OrderedDict()
         self._waiting: OrderedDict[tuple[int, int], None] = OrderedDict()
         self._rejected: Counter[str] = Counter()
         self._accepted = self._late = self._superseded = 0
         self._skipped = self._clamped = self._future = 0
         self._interval, self._response = Sketch(), Sketch()
         self._published: tuple[int, int] | None = None
+        # What was played last, and before that: it may still fade out.
+        self._newest = self._before = (-1, -1)
 
     def chunk(self, chunk: ActionChunk, verdict: Verdict) -> None:
         """Count an offered chunk."""
@@ -39,8 +41,10 @@ class Arrivals:
         self._skipped += verdict.skipped
         self._clamped += verdict.clamped
         self._future += chunk.observed_ns > chunk.times.receive_ns
-        self._times[chunk.epoch, chunk.observed_ns] = chunk.times
-        self._waiting[chunk.epoch, chunk.chunk] = None
+        number = chunk.epoch, chunk.chunk
+        self._times[number] = chunk.observed_ns, chunk.times
+        self._times.move_to_end(number)
+        self._waiting[number] = None
         if len(self._times) > REMEMBERED:
             self._times.popitem(last=False)
         if len(self._waiting) > REMEMBERED:
@@ -60,9 +64,11 @@ class Arrivals:
 
     def played(self, command: Command) -> None:
         """Note that a chunk was played: those accepted before it never will be."""
-        if command.play is not Play.PLAYING or not self._waiting:
+        if command.play is not Play.PLAYING:
             return
         played = command.epoch, command.chunk
+        if played != self._newest:
+            self._before, self._newest = self._newest, played
         while self._waiting:
             oldest = next(iter(self._waiting))
             if oldest > played:
@@ -70,9 +76,21 @@ class Arrivals:
             del self._waiting[oldest]
             self._superseded += oldest < played
 
-    def times(self, epoch: int, observed_ns: int) -> ChunkTimes | None:
-        """Return the instants of the chunk made of what was observed then; None if forgotten."""
-        return self._times.get((epoch, observed_ns))
+    def times(self, command: Command, observed_ns: int) -> ChunkTimes | None:
+        """
+        Return the instants of the chunk behind a command that was made of what was observed then.
+
+        That is its newest one, or an older one that still has a part in it: the one that was
+        played before, as a rule. None when it is forgotten.
+        """
+        for number in ((command.epoch, command.chunk), self._before):
+            seen_ns, times = self._times.get(number, (None, None))
+            if number[0] == command.epoch and seen_ns == observed_ns:
+                return times
+        for (epoch, chunk), (seen_ns, times) in reversed(self._times.items()):
+            if epoch == command.epoch and chunk < command.chunk and seen_ns == observed_ns:
+                return times
+        return None
 
     def interval_p99_ns(self, enough: int) -> int | None:
         """Return the p99 of the interval; None below ``enough`` of them."""
