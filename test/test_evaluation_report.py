@@ -173,7 +173,7 @@ def test_counts_must_be_equal_and_quantiles_close(tmp_path: Path):
         'underrun_time_ms',
         *(f'input_age camera ms {part}' for part in ('n', 'p50', 'p90', 'p99', 'max')),
         'tick_late_us max',
-        # Nothing is said of what comes from chunks, where others were taken.
+        # Nothing is said of the times of chunks, where others were taken.
         *(name for name in agrees if name.startswith(OF_CHUNKS)),
     }
     assert {same for name, same in agrees.items() if name.startswith(OF_CHUNKS)} == {None}

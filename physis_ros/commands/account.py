@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from physis_ros.commands.bag import add_bag
 
 if TYPE_CHECKING:
+    from physis_ros.evaluation.accounting import Recomputed
     from physis_ros.evaluation.agreement import Agreement
     from physis_ros.evaluation.recording import Recording
 
@@ -29,32 +30,34 @@ def add_account_parser(commands: Any) -> None:
 def account(args: argparse.Namespace) -> int:
     """Print the account; exit code 1 when it is not what the servo had said."""
     from physis_ros.evaluation import topics
+    from physis_ros.evaluation.agreement import agreements
     from physis_ros.evaluation.bag import Bag
     from physis_ros.evaluation.recording import read
+    from physis_ros.evaluation.words import incomplete
 
     with Bag(args.bag) as bag:
         recordings = {name: read(bag, topics.find(bag, name)) for name in topics.streams(bag)}
     found = {
-        called: rows for name, recording in recordings.items()
-        for called, rows in _accounts(name, recording)
+        called: one for name, recording in recordings.items()
+        for called, one in _accounts(name, recording)
     }  # fmt: skip
+    accounts = {name: agreements(one) for name, one in found.items()}
     if args.json:
-        print(json.dumps(_data(found)))
+        print(json.dumps(_data(accounts)))
     else:
-        for name, rows in found.items():
-            _print(name, rows)
-    return int(any(row.agrees is False for rows in found.values() for row in rows))
+        for name, rows in accounts.items():
+            _print(name, rows, incomplete(found[name].missing_ticks, found[name].missing_chunks))
+    return int(any(row.agrees is False for rows in accounts.values() for row in rows))
 
 
-def _accounts(name: str, recording: Recording) -> Iterator[tuple[str, Sequence[Agreement]]]:
+def _accounts(name: str, recording: Recording) -> Iterator[tuple[str, Recomputed]]:
     """Yield the account of each life of a stream's servo, by the stream's name when it has one."""
     from physis_ros.evaluation import accounting
-    from physis_ros.evaluation.agreement import agreements
 
     lives = accounting.lives(recording)
     for number, life in enumerate(lives, 1):
         called = f'{name} life {number}'.strip() if len(lives) > 1 else name
-        yield called, agreements(accounting.recompute(life))
+        yield called, accounting.recompute(life)
 
 
 def _data(found: Mapping[str, Sequence[Agreement]]) -> object:
@@ -63,12 +66,14 @@ def _data(found: Mapping[str, Sequence[Agreement]]) -> object:
     return data if len(data) > 1 else next(iter(data.values()))
 
 
-def _print(name: str, rows: Sequence[Agreement]) -> None:
-    """Print the account of one stream, or of one life of its servo."""
+def _print(name: str, rows: Sequence[Agreement], lacks: str) -> None:
+    """Print the account of one stream, or of one life of its servo, and what its bag lacks."""
     print(f'{name:28}{"live":>14}{"recomputed":>14}')
     for row in rows:
         mark = {True: '', False: '  differs', None: '  not covered'}[row.agrees]
         print(f'{row.name:28}{_figure(row.live):>14}{_figure(row.recomputed):>14}{mark}')
+    if lacks:
+        print(lacks)
 
 
 def _figure(value: float | None) -> str:

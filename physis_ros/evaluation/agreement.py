@@ -3,8 +3,8 @@
 The servo's figures beside those recomputed from its recording.
 
 The servo counts from its start, a recording from wherever it begins. Where something was counted
-before, what was added since is compared; quantiles, which cannot be taken apart like that, are
-where all their samples are in the recording.
+before, or is missing in it, what was added since is compared; quantiles, which cannot be taken
+apart like that, are where all their samples are in the recording.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ from physis_ros.types import Play
 
 # A chunk that comes as its last step passes is refused or not by the microsecond.
 BORDERLINE = 2
-# Nobody recorded when the servo took a chunk: recomputed is the least that it can have counted.
-HELD_UP = ('chunks_late', 'steps_skipped')
+# Nobody recorded when the servo took a chunk: recomputed is the least that it can have counted of
+# these, and what it refused for that it did not take.
+TAKEN = ('chunks_accepted', 'chunks_superseded')
+TOO_LATE = ('chunks_rejected all_past', 'chunks_rejected expired')
+HELD_UP = ('chunks_late', 'steps_skipped', *TOO_LATE)
 QUANTILES = ('p50', 'p90', 'p99', 'p999', 'max')
 RUNGS = tuple(play.value for play in Play if play is not Play.PLAYING)
 NAMED = {
@@ -34,7 +37,9 @@ NAMED = {
     'deadline_miss_causes': 'deadline_miss ',
 }
 # Fed by the chunks that were taken: the same where both have taken the same.
-OF_CHUNKS = ('output_interval_ms', 'response_latency_ms', *(f'age_{part}_ms' for part in PARTS))
+OF_CHUNKS = ('output_interval_ms', 'response_latency_ms')
+# Known where the chunk is of what a command was made from.
+OF_TICKS = tuple(f'age_{part}_ms' for part in PARTS)
 INPUT = 'input_age '
 
 
@@ -46,8 +51,9 @@ class Agreement:
     :param live: as the servo published it last; None when it published none.
     :param agrees: both are the same: counts exactly but for chunks that came as their time ran
         out, quantiles to the last digit that the sketch guarantees; None when there is nothing to
-        compare with, the servo had measured something before the recording began, or it may have
-        taken chunks later than they came (more of them late, more steps skipped).
+        compare with, the servo had measured something before the recording began or that is
+        missing in it, or it may have taken chunks later than they came (more of them late or too
+        late, more steps skipped).
     """
 
     name: str
@@ -60,7 +66,7 @@ def agreements(found: Recomputed) -> list[Agreement]:
     """Compare with the last status that the servo published."""
     if found.last is None:
         return [Agreement(name, None, value, None) for name, value in _alone(found.figures)]
-    if found.last.figures.window or _all_agree(found.first):
+    if found.whole and (found.last.figures.window or _all_agree(found.first)):
         return list(_since(None, found.last))
     if found.settled is not None and found.settled is not found.last:
         return list(_since(found.settled, found.last))
@@ -87,31 +93,51 @@ def _alone(figures: Figures) -> Iterator[tuple[str, float | None]]:
 
 def _since(base: Mark | None, last: Mark) -> Iterator[Agreement]:
     """Yield the comparison of what was counted since ``base``, or in all."""
-    own, live = _counts(last.figures), _live_counts(last.status)
     own_base = {} if base is None else _counts(base.figures)
     live_base = {} if base is None else _live_counts(base.status)
+    own = _gained(_counts(last.figures), own_base)
+    live = _gained(_live_counts(last.status), live_base)
     named = tuple(words for field, words in NAMED.items() if hasattr(last.status, field))
+    held_up = sum(max(live.get(name, 0) - own.get(name, 0), 0) for name in TOO_LATE)
     for name in [*own, *(name for name in live if name not in own)]:
         told = live.get(name, 0 if name.startswith(named) else None)
-        gained = None if told is None else told - live_base.get(name, 0)
         slack = _slack(name, last)
-        row = _agreement(name, gained, own.get(name, 0) - own_base.get(name, 0), 0.0, slack)
-        yield _unless_held_up(row) if name in HELD_UP else row
+        row = _agreement(name, told, own.get(name, 0), 0.0, slack)
+        yield _unless_held_up(row, held_up + slack)
     yield _longest(base, last)
     yield _underrun_time(base, last)
-    taken_alike = _taken(live, live_base) == _taken(own, own_base)
+    taken_alike = live.get('chunks_accepted', 0) == own['chunks_accepted']
+    unknown = _unknown(last.figures) - (0 if base is None else _unknown(base.figures))
     for name, (field, quantiles, factor) in _spreads(last.figures).items():
         told = _told(last.status, field)
         if told is None:
             continue
+        before = _before(base, name, field)
+        more = (int(told.n) - before[0]) - (quantiles.n - before[1])
         covered = taken_alike or name not in OF_CHUNKS
-        yield from _quantiles(name, told, quantiles, factor, _before(base, name, field), covered)
+        if name in OF_TICKS:
+            covered = not 0 < more <= unknown
+        rows = _quantiles(name, told, quantiles, factor, before, covered)
+        doubtful = last.doubtful_chunks > 0 and name in OF_CHUNKS
+        yield from (_unless(row, doubtful) for row in rows)
 
 
-def _unless_held_up(row: Agreement) -> Agreement:
-    """Leave open what a servo that took its chunks later than they came may have counted."""
-    more = row.agrees is False and (row.live or 0) > (row.recomputed or 0)
-    return replace(row, agrees=None) if more else row
+def _unless_held_up(row: Agreement, held_up: int) -> Agreement:
+    """
+    Leave open what a servo that took its chunks later than they came may have counted.
+
+    :param held_up: chunks that were or may have been too late for it, and not by their recording.
+    """
+    if row.agrees is not False:
+        return row
+    more = (row.live or 0) - (row.recomputed or 0)
+    explained = {'chunks_rejected': more}.get(row.name, -more if row.name in TAKEN else 0)
+    return _unless(row, (row.name in HELD_UP and more > 0) or 0 < explained <= held_up)
+
+
+def _unless(row: Agreement, doubtful: bool) -> Agreement:
+    """Leave a difference open that may be none."""
+    return replace(row, agrees=None) if doubtful and row.agrees is False else row
 
 
 def _longest(base: Mark | None, last: Mark) -> Agreement:
@@ -134,9 +160,14 @@ def _underrun_time(base: Mark | None, last: Mark) -> Agreement:
     return _agreement('underrun_time_ms', live_ns * 1e-6, own_ns * 1e-6)
 
 
-def _taken(counts: Mapping[str, int], before: Mapping[str, int]) -> int:
-    """Return how many chunks were taken since."""
-    return counts.get('chunks_accepted', 0) - before.get('chunks_accepted', 0)
+def _gained(counts: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    """Return what was counted since."""
+    return {name: count - before.get(name, 0) for name, count in counts.items()}
+
+
+def _unknown(figures: Figures) -> int:
+    """Return how many ticks there were of whose age the parts are not known."""
+    return figures.age_ms.worst.n - figures.age_ms.buffer.n
 
 
 def _before(base: Mark | None, name: str, field: str) -> tuple[int, int]:
@@ -153,7 +184,7 @@ def _quantiles(
     """Compare a distribution, when all of it was measured in the recording."""
     live_n, own_n = before
     rows = [_agreement(f'{name} n', int(live.n) - live_n, own.n - own_n)]
-    alike = covered and live_n == own_n
+    alike = covered and live_n == own_n == 0
     for part in QUANTILES:
         value, found = getattr(live, part), _scaled(getattr(own, part), factor)
         told = math.nan if value is None else float(value)
@@ -250,7 +281,7 @@ def _slack(name: str, last: Mark) -> int:
         return BORDERLINE + last.doubtful_steps
     if name == 'chunks_late':
         return BORDERLINE + last.doubtful_late
-    return BORDERLINE if name.startswith('chunks_') else 0
+    return BORDERLINE + last.doubtful_chunks if name.startswith('chunks_') else 0
 
 
 def _longest_ms(status: Any) -> float:

@@ -16,7 +16,7 @@ from rich.box import SIMPLE
 from rich.table import Table
 
 from physis_ros.evaluation.page import FLEET_PAGE
-from physis_ros.evaluation.words import counted
+from physis_ros.evaluation.words import counted, incomplete
 
 COMMON = ('kv_rule', 'workers', 'stages', 'episodes', 'version', 'definitions')
 # Percentiles are p50 / p99.
@@ -62,6 +62,9 @@ def fleet_table(summary: Mapping[str, Any]) -> Table:
     for cells in rows(summary):
         table.add_row(*cells[:SHOWN])
     for name, one in summary['streams'].items():
+        lacks = incomplete(*one['recording_missing'].values())
+        if lacks:
+            table.add_row(f'[red]{name} {lacks}')
         wrong = [check for check, holds in one['checks'].items() if holds is False]
         wrong += [f'live {what}' for what, agrees in one['live_agrees'].items() if agrees is False]
         if wrong:

@@ -20,7 +20,7 @@ from physis_ros.evaluation.bag import Bag, Record
 from physis_ros.evaluation.scores import Times
 from physis_ros.evaluation.topics import Topics
 from physis_ros.session import decode
-from physis_ros.types import ActionChunk, Command, FloatArray
+from physis_ros.types import ActionChunk, Command, FloatArray, Reason
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Tick:
     :param published_ns: when its command was handed over, steady clock.
     :param begun_ns: when the servo began to count, steady clock: one value for each of its lives;
         0 when it does not say.
+    :param chunk_ns: when the newest chunk behind it was published; 0 when it does not say.
     """
 
     log_ns: int
@@ -49,6 +50,33 @@ class Tick:
     ticked_ns: int
     published_ns: int
     begun_ns: int = 0
+    chunk_ns: int = 0
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """Epoch, number and instant of the newest chunk behind it: engines count from 0 again."""
+        return self.command.epoch, self.command.chunk, self.chunk_ns
+
+    @property
+    def final(self) -> bool:
+        """Whether it is the final hold, which is sent between two ticks."""
+        inactive = self.command.reason is Reason.INACTIVE
+        return inactive and self.published_ns == self.scheduled_ns
+
+
+@dataclass(frozen=True)
+class Lost:
+    """
+    What the recorder noticed that it had not got.
+
+    :param log_ns: when it noticed.
+    :param ticks: of the servo.
+    :param chunks: for it.
+    """
+
+    log_ns: int
+    ticks: int
+    chunks: int
 
 
 @dataclass(frozen=True)
@@ -100,6 +128,7 @@ class Recording:
     :param tip: where the tip was [m], or None.
     :param target: where the target was [m], or None.
     :param statuses: what the servo said of itself, in order received.
+    :param lost: what the recorder missed; nothing where it does not say.
     """
 
     configuration: Mapping[str, Any]
@@ -115,6 +144,7 @@ class Recording:
     target: Series | None
     stages: tuple[Mapping[str, Any], ...]
     statuses: tuple[Record, ...]
+    lost: tuple[Lost, ...] = ()
 
     @property
     def start_ns(self) -> int:
@@ -129,8 +159,8 @@ def read(bag: Bag, topics: Topics) -> Recording:
     :raises BagError: when there are no ticks or nobody records chunks, or text is no JSON.
     """
     bag.require(topics.chunks, topics.playback)
-    collected = _Collected()
-    handlers = collected.handlers(topics)
+    collected = _Collected(topics)
+    handlers = collected.handlers()
     for record in bag.records(*handlers):
         handlers[record.topic](record)
     return collected.recording()
@@ -140,6 +170,7 @@ def read(bag: Bag, topics: Topics) -> Recording:
 class _Collected:
     """What has been read so far."""
 
+    topics: Topics
     configuration: dict[str, Any] = field(default_factory=dict)
     ticks: list[Tick] = field(default_factory=list)
     chunks: list[ActionChunk] = field(default_factory=list)
@@ -152,14 +183,17 @@ class _Collected:
     values: dict[str, list[Any]] = field(default_factory=dict)
     stages: list[Mapping[str, Any]] = field(default_factory=list)
     statuses: list[Record] = field(default_factory=list)
+    lost: list[Lost] = field(default_factory=list)
     last_ns: int = 0
 
-    def handlers(self, topics: Topics) -> dict[str, Callable[[Record], None]]:
+    def handlers(self) -> dict[str, Callable[[Record], None]]:
         """Return what to do with each topic; topics that are not recorded are left out."""
+        topics = self.topics
         wanted: dict[str, Callable[[Record], None]] = {
             topics.chunks: self._chunk,
             topics.playback: self._tick,
             topics.status: self._status,
+            topics.missing: self._missing,
             topics.episode: self._episode,
             topics.configuration: self._configuration,
             topics.stages: self._stages,
@@ -192,11 +226,20 @@ class _Collected:
                 int(message.ticked_steady_ns),
                 int(message.published_steady_ns),
                 int(getattr(message, 'begun_steady_ns', 0)),
+                decode.time_ns(message.times.publish),
             )
         )
 
     def _status(self, record: Record) -> None:
         self.statuses.append(record)
+
+    def _missing(self, record: Record) -> None:
+        # It tells what is missing since its start, by topic.
+        missing = _json(record)
+        ticks = int(missing.get(self.topics.playback, 0)) - sum(lost.ticks for lost in self.lost)
+        chunks = int(missing.get(self.topics.chunks, 0)) - sum(lost.chunks for lost in self.lost)
+        if ticks or chunks:
+            self.lost.append(Lost(record.log_ns, ticks, chunks))
 
     def _episode(self, record: Record) -> None:
         # An Int32 has no stamp: the last truth or tick before it tells the stream time.
@@ -243,6 +286,7 @@ class _Collected:
             target=self._series('target'),
             stages=tuple(self.stages),
             statuses=tuple(self.statuses),
+            lost=tuple(self.lost),
         )
 
     def _series(self, name: str) -> Series | None:

@@ -61,8 +61,11 @@ DEFINITIONS = {
     'frames_unmatched': 'predicted frames without one, as at the end of a run',
     'live_agrees': "for each figure of the servo's last status whether it is the one recomputed "
     'from the recording: counts exactly, chunks that came as their time ran out excepted, '
-    'quantiles to 0.5 %; null where there is nothing to compare with, or the servo had measured '
-    'something before the recording began',
+    'quantiles to 0.5 %; null where there is nothing to compare with, the servo had measured '
+    'something before the recording began or that is missing in it, or it may have taken chunks '
+    'later than they came',
+    'recording_missing': 'messages that the recorder knows to have missed, and chunks that were '
+    'played and are not recorded; what depends on them is wrong in every other figure',
     'checks': 'whether figures that depend on each other do; null where one is missing',
     'quantiles': 'nearest rank over all samples; null where there is none',
 }
@@ -155,6 +158,12 @@ def _summary(
         'chunks': len(recording.chunks),
         'version': given.get('version', __version__),
         'configuration': dict(given),
+        'recording_missing': {
+            'playback': sum(lost.ticks for lost in recording.lost),
+            'chunks': max(
+                sum(lost.chunks for lost in recording.lost), recomputed.missing_chunks
+            ),
+        },
         'live_agrees': {row.name: row.agrees for row in agreements(recomputed)},
         'definitions': DEFINITIONS,
     }

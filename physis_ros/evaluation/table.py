@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from physis_ros.evaluation.fleet import fleet_table
-from physis_ros.evaluation.words import counted
+from physis_ros.evaluation.words import counted, incomplete
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,9 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     table.add_column()
     for row in rows(summary):
         table.add_row(row.name, row.value)
+    lacks = incomplete(*summary['recording_missing'].values())
+    if lacks:
+        table.add_row('[red]incomplete', lacks)
     wrong = [name for name, holds in summary['checks'].items() if holds is False]
     if wrong:
         table.add_row('[red]inconsistent', '; '.join(wrong))

@@ -10,6 +10,8 @@ from physis_ros.errors import BagError
 from physis_ros.evaluation.bag import Bag
 
 CONFIGURATION = '/demo/configuration'
+# Of the recorder: what it has missed.
+MISSING = '/recorder/missing'
 CHUNKS = 'physis_ros/msg/ActionChunk'
 # Pictures that no camera took.
 PREDICTED = 'predicted_image'
@@ -32,6 +34,7 @@ class Topics:
     :param episode: Int32, the running episode or -1.
     :param configuration: String, JSON, what the run was started with.
     :param stages: String, JSON, one chunk's stages by worker.
+    :param missing: String, JSON, what the recorder has missed since its start, by topic.
     """
 
     chunks: str
@@ -45,6 +48,7 @@ class Topics:
     episode: str = ''
     configuration: str = ''
     stages: str = ''
+    missing: str = ''
 
 
 def streams(bag: Bag) -> tuple[str, ...]:
@@ -76,6 +80,7 @@ def find(bag: Bag, stream: str = '') -> Topics:
         episode=_named(bag, 'episode', stream),
         configuration=CONFIGURATION if CONFIGURATION in bag.topics else '',
         stages=_named(bag, 'stages', stream),
+        missing=MISSING if MISSING in bag.topics else '',
     )
 
 

@@ -52,6 +52,25 @@ def passed(chunk: ActionChunk, now_ns: int) -> int:
     return max(-((chunk.start_ns - now_ns) // chunk.dt_ns), 0)
 
 
+def out_of_time(chunk: ActionChunk, now_ns: int, config: GateConfig) -> Verdict | None:
+    """Refuse what lies wholly in the past or unbelievably far ahead."""
+    ahead_ns = chunk.observed_ns - now_ns
+    if ahead_ns > config.skew_ns:
+        text = f'its inputs are stamped {ahead_ns / 1e6:.1f} ms in the future'
+        return Verdict(ChunkReject.FUTURE_INPUT, text)
+    if chunk.start_ns - now_ns > config.far_future_ns:
+        text = f'it begins {(chunk.start_ns - now_ns) / 1e6:.1f} ms ahead'
+        return Verdict(ChunkReject.FAR_FUTURE, text)
+    if chunk.end_ns < now_ns:
+        text = f'its last step was {(now_ns - chunk.end_ns) / 1e6:.1f} ms ago'
+        return Verdict(ChunkReject.ALL_PAST, text)
+    first_ns = max(now_ns, chunk.start_ns)
+    if first_ns - chunk.observed_ns > config.max_action_age_ns:
+        age_ms = (first_ns - chunk.observed_ns) / 1e6
+        return Verdict(ChunkReject.EXPIRED, f'its first step would be {age_ms:.1f} ms old')
+    return None
+
+
 class Gate:
     """Checks chunks one after another; remembers epoch and sequence. Single-threaded."""
 
@@ -94,7 +113,7 @@ class Gate:
         if reject is not None:
             return None, Verdict(reject, f'chunk {chunk.chunk} breaks {reject.value}')
         begun = self.begin(chunk.epoch)
-        refused = self._out_of_turn(chunk) or self._out_of_time(chunk, now_ns)
+        refused = self._out_of_turn(chunk) or out_of_time(chunk, now_ns, self.config)
         if refused is not None:
             return None, replace(refused, new_epoch=begun)
         screened = replace(chunk, names=self.config.names, actions=actions)
@@ -133,22 +152,4 @@ class Gate:
         if chunk.chunk < self._last:
             text = f'chunk must be > {self._last}, got {chunk.chunk}'
             return Verdict(ChunkReject.OUT_OF_ORDER, text)
-        return None
-
-    def _out_of_time(self, chunk: ActionChunk, now_ns: int) -> Verdict | None:
-        """Refuse what lies wholly in the past or unbelievably far ahead."""
-        ahead_ns = chunk.observed_ns - now_ns
-        if ahead_ns > self.config.skew_ns:
-            text = f'its inputs are stamped {ahead_ns / 1e6:.1f} ms in the future'
-            return Verdict(ChunkReject.FUTURE_INPUT, text)
-        if chunk.start_ns - now_ns > self.config.far_future_ns:
-            text = f'it begins {(chunk.start_ns - now_ns) / 1e6:.1f} ms ahead'
-            return Verdict(ChunkReject.FAR_FUTURE, text)
-        if chunk.end_ns < now_ns:
-            text = f'its last step was {(now_ns - chunk.end_ns) / 1e6:.1f} ms ago'
-            return Verdict(ChunkReject.ALL_PAST, text)
-        first_ns = max(now_ns, chunk.start_ns)
-        if first_ns - chunk.observed_ns > self.config.max_action_age_ns:
-            age_ms = (first_ns - chunk.observed_ns) / 1e6
-            return Verdict(ChunkReject.EXPIRED, f'its first step would be {age_ms:.1f} ms old')
         return None
