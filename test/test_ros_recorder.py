@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -69,3 +70,56 @@ def test_a_folder_that_does_not_exist_is_refused(launcher: Any, tmp_path: Path):
     )
     assert process.wait(60) == 2
     assert 'cannot be made' in launcher.log(process)
+
+
+def test_what_a_recorder_missed_that_stood_still_is_in_the_recording(
+    bench: Any, launcher: Any, tmp_path: Path
+):
+    from std_msgs.msg import Int32
+
+    from physis_ros.evaluation.topics import MISSING
+    from physis_ros.ros import qos
+
+    numbers = bench.probe.create_publisher(Int32, '/numbers', qos.PLAYBACK)
+    process = launcher.start(
+        'physis_ros.ros.recorder', '--ros-args', '-p', f'folder:={tmp_path}',
+        '-p', 'topics:=[/numbers]',
+    )  # fmt: skip
+    assert bench.spin_until(numbers.get_subscription_count, 60.0)
+    sent = 0
+    for count, held in ((100, False), (3000, True), (100, False)):
+        if held:
+            process.send_signal(signal.SIGSTOP)
+        for _ in range(count):
+            numbers.publish(Int32(data=sent))
+            sent += 1
+            bench.executor.spin_once(timeout_sec=0.0005)
+        process.send_signal(signal.SIGCONT)
+        assert numbers.wait_for_all_acked(rclpy.duration.Duration(seconds=20))
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0, launcher.log(process)
+    with Bag(tmp_path) as bag:
+        records = list(bag.records('/numbers'))
+        told = [json.loads(record.message.data) for record in bag.records(MISSING)]
+    got = [record.message.data for record in records]
+    assert got == sorted(set(got))
+    assert (got[0], got[-1]) == (0, sent - 1)
+    # More was sent than is kept for whoever does not take it.
+    assert told[-1] == {'/numbers': sent - len(got)}
+
+
+def test_log_times_go_on_when_the_system_clock_is_set_back() -> None:
+    from physis_ros.ros.log_time import LogTime
+
+    second = 1_000_000_000
+    times = LogTime(100 * second, 90 * second)
+    times.look(101 * second, 90 * second)
+    assert (times.of(101 * second - 5), times.now_ns) == (101 * second - 5, 101 * second)
+    # By a minute, just now: one message came before that.
+    times.look(41 * second + 50, 30 * second + 50)
+    assert times.of(41 * second) == 101 * second - 50
+    assert times.of(101 * second) == 101 * second
+    assert times.now_ns == 101 * second
+    # Set ahead again, it only goes on.
+    times.look(102 * second, 90 * second)
+    assert times.of(102 * second) == times.now_ns == 162 * second - 50
