@@ -45,10 +45,10 @@ SENSOR_IN = QoSProfile(depth=5, reliability=_BEST_EFFORT)
 SENSOR_OUT = QoSProfile(depth=10, reliability=_RELIABLE)
 # An old command is worth nothing: one deep.
 COMMAND = QoSProfile(depth=1, reliability=_RELIABLE)
-# Chunks come ten times a second and none may be lost.
-CHUNK = QoSProfile(depth=4, reliability=_RELIABLE)
-# One message per tick, and a recorder that must get all of them.
-PLAYBACK = QoSProfile(depth=200, reliability=_RELIABLE)
+# Chunks come ten times a second and none may be lost, be the processor taken for seconds.
+CHUNK = QoSProfile(depth=32, reliability=_RELIABLE)
+# One message per tick, and a recorder that must get all of them: four seconds of 250 Hz.
+PLAYBACK = QoSProfile(depth=1000, reliability=_RELIABLE)
 # What a late comer must know.
 LATCHED = QoSProfile(depth=1, reliability=_RELIABLE, durability=_LATCHED)
 CLOCK = QoSProfile(depth=1, reliability=_RELIABLE)
