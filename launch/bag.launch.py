@@ -34,7 +34,8 @@ def generate_launch_description():
             'use_sim_time',
             default_value='true',
             choices=['true', 'false'],
-            description='Take time from /clock, which the playback makes.',
+            description='Take time from /clock, which the playback makes. Goes before what '
+            'params_file says.',
         ),
         DeclareLaunchArgument(
             'rate', default_value='1.0', description='Speed of the playback [1].'

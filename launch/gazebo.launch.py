@@ -28,7 +28,8 @@ def generate_launch_description():
             'use_sim_time',
             default_value='true',
             choices=['true', 'false'],
-            description='Take time from /clock, which Gazebo makes.',
+            description='Take time from /clock, which Gazebo makes. Goes before what '
+            'params_file says.',
         ),
         DeclareLaunchArgument(
             'command_topic',

@@ -27,7 +27,8 @@ def generate_launch_description():
             'use_sim_time',
             default_value='true',
             choices=['true', 'false'],
-            description='Take time from /clock, which the simulation publishes while it plays.',
+            description='Take time from /clock, which the simulation publishes while it plays. '
+            'Goes before what params_file says.',
         ),
         DeclareLaunchArgument(
             'command_topic',

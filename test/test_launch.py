@@ -84,6 +84,9 @@ class TestLaunchFile:
         for call in arguments:
             given = keywords(call)
             assert text(given['description']).endswith('.'), text(call.args[0])
+            # Whoever has set them in the file would wonder.
+            if text(call.args[0]) in ('use_sim_time', 'autostart'):
+                assert 'Goes before what params_file says.' in text(given['description'])
             choices = given.get('choices')
             if choices is not None:
                 assert isinstance(choices, ast.List)
