@@ -169,3 +169,23 @@ def test_Q3_pictures_of_another_type_are_told_apart_from_silence(
     with made_bench() as stranger:
         stranger.probe.create_publisher(CompressedImage, TOPIC, 10)
         assert bench.spin_until(told, 10), node.source.complaints()
+
+
+@pytest.mark.parametrize(
+    ('given', 'end'),
+    [
+        ({}, 'they match: the publisher itself is silent'),
+        ({RELIABILITY: 'reliable'}, f'they do not match: set qos_overrides.{TOPIC}'),
+    ],
+)
+def test_Q1_silence_of_a_publisher_is_told_apart_from_a_mismatch(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], end: str
+) -> None:
+    monkeypatch.setattr(source, 'SILENCE_NS', 100 * MS)
+    node = bench.add(Reader, given)
+    Camera(bench, BEST_EFFORT)
+
+    def told() -> bool:
+        return any(complaint.text.endswith(end) for complaint in node.source.complaints())
+
+    assert bench.spin_until(told, 10), node.source.complaints()

@@ -245,8 +245,8 @@ class QosWatch:
         written = [p.qos_profile for p in node.publishers if p.topic_name == topic]
         offers = [peer.qos_profile for peer in node.get_publishers_info_by_topic(topic)]
         wishes = [peer.qos_profile for peer in node.get_subscriptions_info_by_topic(topic)]
-        return sum(any(_apart(offer, ours) for ours in read) for offer in offers) + sum(
-            any(_apart(ours, wish) for ours in written) for wish in wishes
+        return sum(any(apart(offer, ours) for ours in read) for offer in offers) + sum(
+            any(apart(ours, wish) for ours in written) for wish in wishes
         )
 
     def _incompatible(self, topic: str, peer: str, refused: Rise, info: Any) -> None:
@@ -293,7 +293,7 @@ class QosWatch:
             self.trouble.setdefault(topic, TopicTrouble()).missed += missing
 
 
-def _apart(offered: QoSProfile, asked: QoSProfile) -> bool:
+def apart(offered: QoSProfile, asked: QoSProfile) -> bool:
     """Whether no message passes from a publisher to a subscription."""
     return bool(qos_check_compatible(offered, asked)[0] == QoSCompatibility.ERROR)
 

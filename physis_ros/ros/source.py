@@ -17,7 +17,7 @@ from rclpy.qos import QoSPolicyKind, QoSProfile, ReliabilityPolicy
 from rclpy.subscription import Subscription
 from rclpy.timer import Timer
 
-from physis_ros.ros import conversions
+from physis_ros.ros import conversions, qos
 from physis_ros.ros.clock import RosClock, seldom, steady
 from physis_ros.ros.peers import other_types, type_name
 from physis_ros.ros.qos import QosWatch
@@ -204,7 +204,7 @@ class Source:
         )
         profile = self._subscription.qos_profile
         asked = f'{profile.reliability.name}/{profile.durability.name}'
-        return (
-            f'{text}{len(peers)} publishers with QoS {offered}, asked for {asked}; if they do not '
-            f'match set qos_overrides.{self.topic}, else the publisher itself is silent'
-        )
+        text += f'published with QoS {offered}, asked for {asked}; '
+        if all(qos.apart(peer.qos_profile, profile) for peer in peers):
+            return f'{text}they do not match: set qos_overrides.{self.topic}'
+        return f'{text}they match: the publisher itself is silent'
