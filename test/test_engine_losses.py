@@ -18,6 +18,7 @@ from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.cost import BatchCurve, ModelCost
 from physis_ros.engine.devices import Device, DevicePool
 from physis_ros.engine.door import Door
+from physis_ros.engine.places import MOST
 from physis_ros.engine.pool import Pool
 from physis_ros.errors import StreamLost
 
@@ -118,7 +119,7 @@ def test_streams_beside_a_dead_worker_equal_the_oracle_to_the_end(seed: int, row
         pool.start()
         for name in 'abcd':
             story.open_at_last(name)
-        for _ in range(4):
+        for _ in range(MOST):  # so often a place is filled again, whichever is hit
             for _ in range(10):
                 story.step()
             story.kill(story.chance.choice([None, 0, 1, 3]))

@@ -143,7 +143,8 @@ class Members:
     def _refuse_when_behind(self, name: str) -> None:
         behind = self._behind(name)
         if behind is not None:
-            raise AdmissionRefused(behind)
+            # A worker that comes up takes its share of the processors from those that run.
+            raise AdmissionRefused(behind, self._short)
 
     def _seat(self, name: str, slo_s: float, response_s: float) -> Grouping:
         """Ask which workers a new stream is carried by."""

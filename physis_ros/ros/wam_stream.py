@@ -188,7 +188,7 @@ class WamStream:
     def lose(self, died: WorkerDied) -> None:
         """Produce no more until the engine carries it again, in a new epoch."""
         self.stop()
-        self._failure = None
+        self._failure, self._said_refusal = None, ''
         if self.outputs is not None:
             self.outputs.new_engine()
         if self.room is not None:
@@ -266,10 +266,12 @@ class WamStream:
         return '' if self.room is None else self.room.refusal
 
     def _say_refusal(self) -> None:
-        """Say once that the engine has no room for it."""
-        if self._said_refusal != self.refusal:
-            self._said_refusal = self.refusal
-            words = f"stream '{self.name}' is not admitted: {self.refusal}"
+        """Say once that the engine has no room for it, however often that is asked."""
+        refusal, said = self.refusal, self._said_refusal
+        lost = self.room is not None and self.room.lost
+        if refusal and refusal != said and not (said and lost):
+            self._said_refusal = refusal
+            words = f"stream '{self.name}' is not admitted: {refusal}"
             self._home.node.get_logger().error(words)
 
     # Epochs.
