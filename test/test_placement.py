@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 
+from physis_ros.engine import spread
 from physis_ros.engine.cost import BatchCurve, ModelCost
 from physis_ros.engine.demand import Demand, demand
 from physis_ros.engine.devices import Device, DevicePool
@@ -206,6 +207,15 @@ def test_spreading_saves_copies_of_weights() -> None:
     assert len(even_split(four, [asked] * 4)) == 2
     assert fill(four, asked, Width(2, False, 0)) == 8
     assert best_width(four, asked).streams == 8
+
+
+def test_filling_a_pool_in_thought_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much room there is: the narrowest of those that carry enough is taken."""
+    monkeypatch.setattr(spread, 'ENOUGH', 3)
+    four = pool(14, 14, 14, 14)
+    asked = demand('s', cost(kv_bytes=1, passes=1), 1000.0)
+    assert fill(four, asked, Width(2, False, 0)) == 3
+    assert best_width(four, asked) == Width(1, False, 3)
 
 
 def test_even_split_gives_whole_devices() -> None:

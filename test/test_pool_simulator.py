@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,11 @@ def test_files_are_read(tmp_path: Path) -> None:
 
 
 DEVICE = {'name': 'd', 'memory_gb': 1}
+MODEL = {
+    'blocks': 2, 'passes': 2, 'block_bytes': 10, 'kv_bytes': 1, 'hidden_bytes': 0,
+    'latent_bytes': 0, 'times_s': [0.01],
+}  # fmt: skip
+COMING = {'model': 'm', 'slo_s': 1, 'per_s': 1, 'life_s': 1}
 OPEN = {'at_s': 0, 'open': 'a', 'model': 'm', 'slo_s': 1}
 
 
@@ -181,6 +187,34 @@ OPEN = {'at_s': 0, 'open': 'a', 'model': 'm', 'slo_s': 1}
         ({'models': {}}, {}, 'models must be at least one'),
         ({'models': {'m': {'blocks': 2}}}, {}, r'models\.m\.times_s must be a list of numbers'),
         ({'models': {'m': {'profile': 'no.json'}}}, {}, 'cannot be read'),
+        (
+            {'devices': [{**DEVICE, 'memory_gb': 1e300}]},
+            {},
+            'memory_gb must be at most 1e',
+        ),
+        (
+            {'devices': [{**DEVICE, 'speed': 10**400}]},
+            {},
+            'speed must be at most 1e.09',
+        ),
+        ({'devices': [{**DEVICE, 'hop_s': math.nan}]}, {}, 'hop_s must be .*, got nan'),
+        (
+            {'devices': [{**DEVICE, 'count': 1e9}]},
+            {},
+            'count must be at most 4096, got',
+        ),
+        ({'models': {'m': {**MODEL, 'blocks': 1e9}}}, {}, 'm.blocks must be at most 10000, got'),
+        (
+            {'models': {'m': {**MODEL, 'times_s': [1e300]}}},
+            {},
+            'times_s.0. must be at most 1e',
+        ),
+        (
+            {'models': {'m': {**MODEL, 'kv_bytes': 1e300}}},
+            {},
+            'kv_bytes must be at most 1e',
+        ),
+        ({'max_batch': 1e9}, {}, 'max_batch must be at most 1024, got 1000000000.0'),
         ({'headroom': 1}, {}, 'headroom must be at least 0 and below 1'),
         ({'max_batch': 1.5}, {}, 'max_batch must be a whole number >= 1, got 1.5'),
         ({'hop_s': -1}, {}, 'hop_s must be a number >= 0, got -1'),
@@ -198,6 +232,8 @@ OPEN = {'at_s': 0, 'open': 'a', 'model': 'm', 'slo_s': 1}
         ({}, {'events': [{'at_s': 0}]}, "one of .'open'"),
         ({}, {'events': [{**OPEN, 'lose': 'd0'}]}, "one of .'open'"),
         ({}, {'arrivals': [{'model': 'm', 'slo_s': 1, 'per_s': 0, 'life_s': 1}]}, 'per_s must be'),
+        ({}, {'arrivals': [{**COMING, 'per_s': 1e6}]}, r'\[0\]\.per_s must be at most 50000, for'),
+        ({}, {'duration_s': 1e300}, 'duration_s must be at most 1e.09, got'),
         ({}, {'arrivals': [{'model': 'm', 'slo': 1}]}, r'arrivals\[0\] must be of'),
     ],
 )

@@ -29,9 +29,9 @@ class PoolConfig:
     :param hop_timeout_s: longest wait on a full mailbox, and longest silence of a worker.
     :param open_timeout_s: longest time for a stream to be opened or closed, weights included.
     :param max_streams: most streams at once; memory is laid out for them at start.
-    :param in_flight: most chunks of a stream in the pipe; 0: as many as there are workers, so
-        that none waits at the entry with an ageing observation. One more gives the last percents
-        of throughput at the price of age.
+    :param in_flight: most chunks of a stream in the pipe; 0: as many as workers carry it, with
+        batches at least one for each pass, so that none waits inside with an ageing observation.
+        One more gives the last percents of throughput at the price of age.
     :param max_batch: most rows of one batch; 1 switches batching off.
     :param batch_wait_us: longest time a batch that is not full waits for company, within its
         members' slack; only worth it where other workers or streams bring company soon. 0: none.

@@ -18,6 +18,8 @@ from physis_ros.types import FloatArray
 
 # Slots of each mailbox between two workers, unless a pool is asked for others.
 MAILBOX_DEPTH = 4
+# No batch is larger.
+MOST_ROWS = 1024
 
 
 @dataclass(frozen=True)

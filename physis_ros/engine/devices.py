@@ -12,6 +12,9 @@ from dataclasses import dataclass, replace
 
 from physis_ros.errors import ParameterError
 
+# More of a kind than anybody plans with.
+MOST_DEVICES = 4096
+
 
 @dataclass(frozen=True)
 class Device:
@@ -145,6 +148,11 @@ def usable_bytes(name: str, memory_bytes: int, reserve_bytes: int) -> int:
     :raises ParameterError: when nothing is left.
     """
     if memory_bytes <= reserve_bytes:
-        needed = f'above the {reserve_bytes / 1e9:.3f} GB that the model needs on each device'
-        raise ParameterError(f'memory of {name}', needed, f'{memory_bytes / 1e9:.3f} GB')
+        needed = f'above the {size_text(reserve_bytes)} that the model needs on each device'
+        raise ParameterError(f'memory of {name}', needed, size_text(memory_bytes))
     return memory_bytes - reserve_bytes
+
+
+def size_text(count: float) -> str:
+    """Return bytes for a person: in GB, or in MB where that would show nothing."""
+    return f'{count / 1e9:.3f} GB' if count >= 1e8 else f'{count / 1e6:.3f} MB'

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from physis_ros.backbones.base import Backbone, KvRule, ModelSpec
+from physis_ros.engine.cost import MOST_ROWS
 from physis_ros.engine.handover import Handover
 from physis_ros.engine.kv import KvRing
 from physis_ros.engine.profile import Profile, Sizes, Timing, spec_hash
@@ -43,8 +44,9 @@ class Effort:
         :raises ParameterError: naming the parameter.
         """
         ascending = sorted(set(self.batches)) == list(self.batches)
-        if not self.batches or self.batches[0] != 1 or not ascending:
-            raise ParameterError('batches', 'ascending from 1', self.batches)
+        first, last = self.batches[:1], self.batches[-1:]
+        if first != (1,) or last > (MOST_ROWS,) or not ascending:
+            raise ParameterError('batches', f'ascending from 1, at most {MOST_ROWS}', self.batches)
         if self.samples < 2:
             raise ParameterError('samples', '>= 2', self.samples)
 

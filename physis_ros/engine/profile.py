@@ -16,7 +16,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physis_ros.engine.cost import BatchCurve, ModelCost
+from physis_ros.engine.cost import MOST_ROWS, BatchCurve, ModelCost
+from physis_ros.engine.fields import made
 from physis_ros.errors import ParameterError, PlanError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 FORMAT = 3
 KINDS = ('first', 'inner', 'last', 'encode', 'decode')
+KV_RULES = ('same_step', 'clean')
 
 
 @dataclass(frozen=True)
@@ -216,15 +218,15 @@ def load(path: Path, partial: bool = False) -> Profile:
     """
     try:
         content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise PlanError(f'profile {path} cannot be read: {error}') from error
     found = content.get('format') if isinstance(content, dict) else None
     if found != FORMAT:
         raise PlanError(f'profile {path} must have format {FORMAT}, got {found}; measure it again')
     try:
         profile = _parse(content)
-    except (KeyError, TypeError, ParameterError) as error:
-        raise PlanError(f'profile {path} is damaged: {error!r}; measure it again') from error
+    except ParameterError as error:
+        raise PlanError(f'profile {path} is damaged: {error}; measure it again') from error
     if not partial and not profile.complete:
         raise PlanError(
             f'profile {path} must be whole, got {len(profile.timings)} of {profile.wanted} '
@@ -261,22 +263,27 @@ def check(
 
 
 def _parse(content: dict[str, Any]) -> Profile:
-    fields = {key: value for key, value in content.items() if key != 'format'}
-    sizes = fields.pop('sizes')
-    links = tuple(Link(**link) for link in fields.pop('links'))
-    timings = tuple(Timing(**timing) for timing in fields.pop('timings'))
-    profile = Profile(
-        **fields,
-        sizes=Sizes(**{**sizes, 'weights': tuple(sizes['weights'])}),
-        timings=timings,
-        links=links,
-    )
-    for link in links:
-        if not (link.hop_s >= 0 and 0 < link.bytes_per_s < float('inf')):
-            raise ParameterError('link', 'of hop_s >= 0 and bytes_per_s > 0', link)
-    for timing in timings:
-        if timing.kind not in KINDS or not 0 < timing.p50_s <= timing.p99_s:
-            raise ParameterError('timing', 'of a known kind, 0 < p50_s <= p99_s', timing)
+    """
+    Return a profile of which every value is what it is meant to be.
+
+    :raises ParameterError: naming the one that is not.
+    """
+    profile = made(Profile, {key: value for key, value in content.items() if key != 'format'})
+    for name, least in (('passes', 1), ('blocks', 1), ('crowding', 1.0)):
+        if getattr(profile, name) < least:
+            raise ParameterError(name, f'>= {least}', getattr(profile, name))
+    if profile.kv_rule not in KV_RULES:
+        raise ParameterError('kv_rule', f'one of {list(KV_RULES)}', profile.kv_rule)
+    for link in profile.links:
+        if not link.bytes_per_s > 0:
+            raise ParameterError('link', 'of bytes_per_s > 0', link)
+    for timing in profile.timings:
+        rows = 1 <= timing.batch <= MOST_ROWS and timing.kv_chunks >= 1
+        if timing.kind not in KINDS or not rows:
+            rule = f'of one of {list(KINDS)}, batch 1 .. {MOST_ROWS}, kv_chunks >= 1'
+            raise ParameterError('timing', rule, timing)
+        if not 0 < timing.p50_s <= timing.p99_s or not timing.chunk_s > 0:
+            raise ParameterError('timing', 'of 0 < p50_s <= p99_s and chunk_s > 0', timing)
     if len(profile.sizes.weights) != profile.blocks:
         raise ParameterError('weights', f'for {profile.blocks} blocks', len(profile.sizes.weights))
     return profile

@@ -21,6 +21,8 @@ from physis_ros.engine.placement import DEPARTURES, DeadEnd, Order, Placement, S
 
 # Offers looked at in one decision, shared by its searches.
 _KNOWN, _FRESH, _FILL = 250, 150, 150
+# Copies with which an empty pool is filled in thought: who carries as many is as good as any.
+ENOUGH = 4096
 
 
 @dataclass(frozen=True)
@@ -68,12 +70,14 @@ def find(
 
 
 def fill(pool: DevicePool, demand: Demand, width: Width, headroom: float = 0.0) -> int:
-    """Return how many copies of a stream an empty pool carries."""
-    ledger, count = Ledger(pool, headroom), 0
-    while (placement := find(ledger, demand, width, departures=0)[0]) is not None:
+    """Return how many copies of a stream an empty pool carries, at most :data:`ENOUGH`."""
+    ledger = Ledger(pool, headroom)
+    for count in range(ENOUGH):
+        placement = find(ledger, demand, width, departures=0)[0]
+        if placement is None:
+            return count
         keep(ledger, placement)
-        count += 1
-    return count
+    return ENOUGH
 
 
 def best_width(pool: DevicePool, demand: Demand, headroom: float = 0.0) -> Width:

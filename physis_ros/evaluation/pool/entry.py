@@ -6,11 +6,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from physis_ros.errors import ParameterError
+
+# Of seconds and ratios, and of bytes: above what anybody means, below what overflows.
+MOST, MOST_BYTES = 1e9, 1e18
 
 
 @dataclass(frozen=True)
@@ -33,25 +36,31 @@ class Entry:
         if not set(self.content) <= known:
             raise ParameterError(self.where, f'of {sorted(known)}', sorted(self.content))
 
-    def number(self, key: str, default: float | None = None) -> float:
-        """Return a finite number >= 0."""
+    def number(self, key: str, default: float | None = None, most: float = MOST) -> float:
+        """Return a number >= 0."""
         value = self.content.get(key, default)
         if not _is_number(value) or value < 0:
             raise ParameterError(self._place(key), 'a number >= 0', value)
+        self._check_most(key, value, most)
         return float(value)
 
     def numbers(self, key: str) -> list[float]:
-        """Return finite numbers."""
+        """Return numbers."""
         values = self.content.get(key)
         if not isinstance(values, list) or not all(map(_is_number, values)):
             raise ParameterError(self._place(key), 'a list of numbers', values)
+        for i, value in enumerate(values):
+            self._check_most(f'{key}[{i}]', value, MOST)
         return [float(value) for value in values]
 
-    def whole(self, key: str, default: int | None = None, least: int = 1) -> int:
+    def whole(
+        self, key: str, default: int | None = None, least: int = 1, most: float = MOST_BYTES
+    ) -> int:
         """Return a whole number; 1e9 is one."""
         value = self.content.get(key, default)
         if not _is_number(value) or value != int(value) or value < least:
             raise ParameterError(self._place(key), f'a whole number >= {least}', value)
+        self._check_most(key, value, most)
         return int(value)
 
     def text(self, key: str) -> str:
@@ -80,6 +89,10 @@ class Entry:
             raise ParameterError(self._place(name), 'a JSON object', value)
         return Entry(self._place(name), value)
 
+    def _check_most(self, key: str, value: float, most: float) -> None:
+        if value > most:
+            raise ParameterError(self._place(key), f'at most {most:g}', value)
+
     def _place(self, key: str) -> str:
         return f'{self.where}.{key}' if self.where else key
 
@@ -93,7 +106,7 @@ def read(path: Path, known: set[str]) -> Entry:
     """
     try:
         content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ParameterError(str(path), 'a readable JSON file', str(error)) from error
     if not isinstance(content, dict) or not set(content) <= known:
         found = sorted(content) if isinstance(content, dict) else content
@@ -102,4 +115,6 @@ def read(path: Path, known: set[str]) -> Entry:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    # Compared, not turned into a float: whole numbers may be larger than any of those.
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and -inf < value < inf

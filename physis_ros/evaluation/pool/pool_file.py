@@ -15,14 +15,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from physis_ros.engine.cost import MAILBOX_DEPTH, BatchCurve, ModelCost
-from physis_ros.engine.devices import Device, DevicePool, usable_bytes
+from physis_ros.engine.cost import MAILBOX_DEPTH, MOST_ROWS, BatchCurve, ModelCost
+from physis_ros.engine.devices import MOST_DEVICES, Device, DevicePool, usable_bytes
 from physis_ros.engine.door import HEADROOM, crowded, limited
 from physis_ros.engine.profile import Profile, load
 from physis_ros.errors import ParameterError
-from physis_ros.evaluation.pool.entry import Entry, read
+from physis_ros.evaluation.pool.entry import MOST, MOST_BYTES, Entry, read
 
 GB = 1_000_000_000
+# More blocks, and more passes, than any model has.
+_MOST_STAGES = 10_000
 _MODEL = {
     'blocks', 'passes', 'block_bytes', 'kv_bytes', 'hidden_bytes', 'latent_bytes', 'times_s',
     'mailbox_depth', 'entry_s', 'exit_s',
@@ -71,7 +73,8 @@ def read_pool(path: Path) -> PoolFile:
     reserve = sum(profile.sizes.reserve for profile in profiles.values())
     devices = [d for entry in content.list('devices') for d in _devices(entry, defaults, reserve)]
     pool = DevicePool(tuple(devices), hop_s)
-    max_batch, headroom = content.whole('max_batch', 16), content.number('headroom', HEADROOM)
+    max_batch = content.whole('max_batch', 16, most=MOST_ROWS)
+    headroom = content.number('headroom', HEADROOM)
     if not headroom < 1:
         raise ParameterError('headroom', 'at least 0 and below 1', headroom)
     costs = {
@@ -96,14 +99,15 @@ def _defaults(profiles: Sequence[Profile]) -> dict[str, float]:
 def _devices(entry: Entry, defaults: Mapping[str, float], reserve: int) -> list[Device]:
     entry.only({'name', 'memory_gb', 'count', 'node', *_RATES})
     name, memory_bytes = entry.text('name'), round(entry.number('memory_gb') * GB)
-    own = {key: entry.number(key) for key in _RATES if entry.has(key)}
+    most = {'link_bytes_per_s': MOST_BYTES, 'uplink_bytes_per_s': MOST_BYTES}
+    own = {key: entry.number(key, most=most.get(key, MOST)) for key in _RATES if entry.has(key)}
     fields: dict[str, Any] = {**defaults, **own}
     for key in defaults:
         # As in a plan: to other nodes as within the node, unless something else is said.
         fields.setdefault(f'up{key}' if key.startswith('link') else f'uplink_{key}', fields[key])
     if entry.has('node'):
         fields['node'] = entry.text('node')
-    count = entry.whole('count') if entry.has('count') else 0
+    count = entry.whole('count', most=MOST_DEVICES) if entry.has('count') else 0
     names = [f'{name}{i}' for i in range(count)] or [name]
     memory_bytes = usable_bytes(name, memory_bytes, reserve) if reserve else memory_bytes
     return [Device(each, memory_bytes, **fields) for each in names]
@@ -118,17 +122,17 @@ def _profiled(name: str, profile: Profile, pool: DevicePool) -> ModelCost:
 
 def _made(name: str, entry: Entry) -> ModelCost:
     entry.only(_MODEL)
-    blocks = entry.whole('blocks')
+    blocks = entry.whole('blocks', most=_MOST_STAGES)
     curve = BatchCurve(tuple(entry.numbers('times_s')))
     return ModelCost(
         name=name,
         weight_bytes=(entry.whole('block_bytes', least=0),) * blocks,
         curves=(curve,) * blocks,
-        passes=entry.whole('passes'),
+        passes=entry.whole('passes', most=_MOST_STAGES),
         kv_bytes=entry.whole('kv_bytes', least=0),
         hidden_bytes=entry.whole('hidden_bytes', least=0),
         latent_bytes=entry.whole('latent_bytes', least=0),
         entry_s=entry.number('entry_s', 0.0),
         exit_s=entry.number('exit_s', 0.0),
-        mailbox_depth=entry.whole('mailbox_depth', MAILBOX_DEPTH, least=0),
+        mailbox_depth=entry.whole('mailbox_depth', MAILBOX_DEPTH, least=0, most=MOST_ROWS),
     )

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from physis_ros.errors import ParameterError
-from physis_ros.evaluation.pool.entry import Entry, read
+from physis_ros.evaluation.pool.entry import MOST, Entry, read
 from physis_ros.evaluation.pool.pool_file import PoolFile
 
+# Beyond these there is nothing to see any more, and figures overflow.
+_MOST_ARRIVALS, _MOST_JITTER, _MOST_FACTOR = 1_000_000, 3.0, 1e6
 # Kinds of events, and what each says beside whom it is about.
 _KINDS = {'open': ('model', 'slo_s'), 'close': (), 'slow': ('factor',), 'lose': ()}
 
@@ -89,7 +91,10 @@ def read_trace(path: Path, pool: PoolFile) -> Trace:
         events += arrivals(i, seed, duration_s, entry.text('model'), **rates)
     events = sorted(events, key=lambda event: event.at_s)
     _check_streams(events, pool)
-    figures = {name: content.number(name, 0.0) for name in names}
+    figures = {
+        name: content.number(name, 0.0, most=_MOST_JITTER if name == 'jitter' else MOST)
+        for name in names
+    }
     return Trace(duration_s, tuple(events), seed, **figures)
 
 
@@ -105,7 +110,10 @@ def arrivals(
     """
     for name, value in (('per_s', per_s), ('life_s', life_s)):
         if not value > 0:
-            raise ParameterError(name, '> 0', value)
+            raise ParameterError(f'arrivals[{index}].{name}', '> 0', value)
+    if per_s * duration_s > _MOST_ARRIVALS:
+        rule = f'at most {_MOST_ARRIVALS / duration_s:g}, for {_MOST_ARRIVALS} streams in all'
+        raise ParameterError(f'arrivals[{index}].per_s', rule, per_s)
     events: list[Event] = []
     chance, now_s = random.Random(f'{seed}.{index}'), 0.0
     while (now_s := now_s + chance.expovariate(per_s)) < duration_s:
@@ -129,7 +137,7 @@ def _event(entry: Entry, pool: PoolFile, duration_s: float) -> Event:
         return Event(at_s, kind, subject, entry.text('model'), slo_s)
     if kind in ('slow', 'lose'):
         pool.pool.index(subject)
-    factor = entry.number('factor', 1.0)
+    factor = entry.number('factor', 1.0, most=_MOST_FACTOR)
     if not factor > 0:
         raise ParameterError('factor', '> 0', factor)
     return Event(at_s, kind, subject, factor=factor)
