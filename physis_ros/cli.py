@@ -66,6 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has had enough.
         sys.stderr.close()
         return 0
+    except OSError as error:
+        if error.filename is None:
+            raise
+        # A full disk, a file without rights: the user's to mend.
+        print(f'physis: {error.strerror}: {error.filename}', file=sys.stderr)
+        return REFUSED
 
 
 def parser(training: bool = False) -> argparse.ArgumentParser:

@@ -10,6 +10,7 @@ import pytest
 
 from physis_ros import cli
 from physis_ros.commands import local
+from physis_ros.commands.files import check_writable
 from physis_ros.commands.specs import US, DeviceSpec, device_pool, parse_spec
 from physis_ros.engine import plan as planning
 from physis_ros.engine.profile import load
@@ -143,9 +144,10 @@ def test_what_there_is_stands_before_the_targets_that_nothing_meets(
 ) -> None:
     assert cli.main(planned(profile, '--slo-ms', '1e-6')) == 2
     said = capsys.readouterr()
-    assert 'response  worst age  devices' in said.out
+    assert 'response ms  worst age ms  devices' in said.out
     assert 'serial' in said.out
-    assert said.err.startswith('physis: no plan meets an SLO of 0.0 ms')
+    # Of what was not asked for nothing is said.
+    assert said.err.startswith('physis: no plan meets an SLO of 1e-06 ms; the nearest, ')
     assert said.err.count('\n') == 1
     assert cli.main(planned(profile, '--json', '--slo-ms', '1e-6')) == 2
     data = capsys.readouterr()
@@ -158,15 +160,21 @@ def test_what_there_is_stands_before_the_targets_that_nothing_meets(
 @pytest.mark.parametrize(
     ('more', 'reason'),
     [
-        (['--slo-ms', '0'], '--slo-ms must be > 0, got 0.0'),
-        (['--max-age-ms', '-1'], '--max-age-ms must be > 0, got -1.0'),
-        (['--streams', '0'], 'streams must be >= 1, got 0'),
+        (['--slo-ms', '0'], '--slo-ms must be > 0, at most 1e+09, got 0.0'),
+        (['--slo-ms', 'nan'], '--slo-ms must be > 0, at most 1e+09, got nan'),
+        (['--max-age-ms', '-1'], '--max-age-ms must be > 0, at most 1e+09, got -1.0'),
+        (['--sensor-ms', 'inf'], '--sensor-ms must be >= 0, at most 1e+09, got inf'),
+        (['--streams', '0'], '--streams must be 1 .. 1024, got 0'),
+        (['--streams', '1025'], '--streams must be 1 .. 1024, got 1025'),
+        (['--max-batch', '100000000'], '--max-batch must be 1 .. 1024, got 100000000'),
         (['--objective', 'fleet'], '--objective fleet must be given --slo-ms or --streams'),
         (['--draw', 'plan.svg'], "--draw must be a .png file, got 'plan.svg'"),
         (['--draw', 'nowhere/plan.png'], '--draw must be in a folder that exists'),
+        (['--draw', '/proc/plan.png'], "--draw must be a file that can be written, got '/proc/pl"),
+        (['--devices', 'cpu', 'cpu'], "got ['cpu', 'cpu']; write cpu*2 for several that are alik"),
         (['--devices', 'gpu9'], 'or given with memory=GB and speed='),
         (['--devices', 'x,memory=1e-7,speed=1'], 'memory of x must be above the'),
-        (['--devices', 'x,memory=1,speed=1', '--streams', '900000'], 'take more devices'),
+        (['--devices', 'x,memory=1e-3,speed=1', '--streams', '900'], ' MB; take more devices'),
     ],
 )
 def test_bad_input_is_one_line(
@@ -183,6 +191,37 @@ def test_bad_input_is_refused_before_anything_is_measured(
     assert 'backbone must be' in refused(['plan', '--model', 'x', '--devices', 'cpu'], capsys)
     unknown = ['profile', MODEL, '--device', 'tpu', '--out', 'x.json']
     assert "device must be one of ['cpu'" in refused(unknown, capsys)
+    svg = refused([*plan, '--draw', 'plan.svg'], capsys)
+    assert "--draw must be a .png file, got 'plan.svg'" in svg
+    profiled = ['profile', MODEL, '--out']
+    assert '--out must be in a folder that' in refused([*profiled, 'nowhere/x.json'], capsys)
+    assert '--out must be a file that can be wr' in refused([*profiled, '/proc/x.json'], capsys)
+    few = refused([*profiled, 'x.json', '--samples', '1'], capsys)
+    assert '--samples must be >= 2, got 1' in few
+    none = refused([*profiled, 'x.json', '--batch', '0'], capsys)
+    assert '--batch must be ascending from 1, at most 1024, got (0,)' in none
+
+
+def test_a_plan_that_fits_nowhere_is_told_to_programs_too(
+    profile: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = ['--devices', 'x,memory=1e-3,speed=1', '--streams', '900', '--json']
+    assert cli.main(planned(profile, *few)) == 2
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert (found['pareto'], found['named']) == ([], {})
+    assert said.err == f'physis: {found["refusal"]}\n'
+
+
+def test_a_file_that_is_looked_at_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / 'x'
+    check_writable('--out', path)
+    assert not path.exists()
+    path.write_text('kept')
+    check_writable('--out', path)
+    assert path.read_text() == 'kept'
+    with pytest.raises(ParameterError, match=r'--out must be a file, .*this is a folder'):
+        check_writable('--out', tmp_path)
 
 
 def test_devices_are_written_short() -> None:
@@ -191,10 +230,14 @@ def test_devices_are_written_short() -> None:
     assert parse_spec(full) == DeviceSpec(
         'h100', 8, 77 * GB, 9.5, 450 * GB, 50 * GB, 'b', 5 * US, 20 * US
     )
+    assert parse_spec('cpu,hop=0').hop_s == 0
     for text, reason in (
         ('', 'of the form'), ('cpu*0', 'at least one'), ('cpu,size=3', "got 'size'"),
-        ('cpu,memory=big', "memory must be a number > 0, got 'big'"),
-        ('cpu,hop=0', "hop must be a number > 0, got '0'"),
+        ('cpu*5000', 'at most 4096'), ('cpu,node=', 'with a value'),
+        ('cpu,memory=1,memory=2', 'given each key once'),
+        ('cpu,memory=big', "memory of 'cpu,memory=big' must be a number 1e-09 .. 1e.09, got"),
+        ('a,memory=1e300', "got '1e300'"), ('a,speed=1e-300', "got '1e-300'"),
+        ('a,link=nan', "got 'nan'"), ('a,hop=-1', 'a number 0 .. '), ('a,hop=inf', "got 'inf'"),
     ):  # fmt: skip
         with pytest.raises(ParameterError, match=reason):
             parse_spec(text)

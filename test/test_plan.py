@@ -141,9 +141,10 @@ def test_damaged_profiles_are_refused(
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(PlanError, match=message):
         load(path)
-    path.write_text('{')
-    with pytest.raises(PlanError, match='cannot be read'):
-        load(path)
+    for text in ('{', '', '[' * 100_000):
+        path.write_text(text)
+        with pytest.raises(PlanError, match='cannot be read'):
+            load(path)
 
 
 def test_named_schemes_are_groupings() -> None:
@@ -323,7 +324,7 @@ def test_the_objective_decides() -> None:
     targets = Targets(slo_s=0.06, max_batch=1)
     found = plans(cost(), pool(4), targets)
     assert len(choose(found, targets, 'fleet').devices) == 2
-    with pytest.raises(PlanError, match=r'no plan meets an SLO of 10\.0 ms'):
+    with pytest.raises(PlanError, match='no plan meets an SLO of 10 ms; the nearest'):
         choose(found, Targets(slo_s=0.01))
     with pytest.raises(ParameterError, match='objective'):
         choose(found, targets, 'cheapest')

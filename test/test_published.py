@@ -108,6 +108,9 @@ def test_the_command_runs_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[
     args.json = False
     assert args.run(args) == 0
     said = capsys.readouterr().out
+    assert said.startswith('times in ms: p50/p99/p99.9\nstream ')
+    assert '100.0/100.0/-' in said
+    assert 'utilisation of each device: d 0.1' in said
     assert 'of the free, stranded' in said
     assert said.splitlines()[-1].endswith('x real time')
 

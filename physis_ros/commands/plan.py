@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from physis_ros.commands.files import check_writable
 from physis_ros.errors import ParameterError, PlanError
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from physis_ros.engine.profile import Profile
 
 SAMPLES = 30
+# Of any target.
+LONGEST_MS = 1e9
 OBJECTIVES = ('youngest', 'fleet')
 
 
@@ -53,15 +56,16 @@ def add_plan_parser(subparsers: Any) -> None:
     add('--profile', type=Path, metavar='FILE', help='by physis profile; default: measured now')
     add('--slo-ms', type=float, help='longest interval between chunks of a stream')
     add('--max-age-ms', type=float, help='greatest age of an action at its effect')
-    add('--sensor-ms', type=float, default=0.0, help='interval of observations (default: none)')
+    add('--sensor-ms', type=float, default=0.0,
+        help='interval of observations (default: 0, always a fresh one)')  # fmt: skip
     add('--streams', type=int, help='how many run at once (default: 1; for a fleet: the most)')
     add('--max-batch', type=int, default=8, help='most rows of one batch (default: 8)')
     add('--objective', choices=OBJECTIVES, default='youngest',
         help='youngest action for one robot, or most streams for a fleet')  # fmt: skip
     add('--draw', type=Path, metavar='FILE.png', help='draw all plans')
     add('--json', action='store_true',
-        help="print one JSON object instead; where no plan meets the targets, it says so under "
-        "'refusal', and the table goes to stderr")  # fmt: skip
+        help="print one JSON object instead; where nothing fits or meets the targets, it says so "
+        "under 'refusal', and the table goes to stderr")  # fmt: skip
     parser.set_defaults(run=plan)
 
 
@@ -79,7 +83,12 @@ def plan(args: argparse.Namespace) -> int:
     sought = args.streams is None and args.objective == 'fleet'
     if sought:
         targets = replace(targets, streams=planning.most_streams(model, pool, targets))
-    options = planning.plans(model, pool, targets)
+    try:
+        options = planning.plans(model, pool, targets)
+    except PlanError as refusal:
+        if args.json:
+            print(json.dumps({**_choice((), ()), 'refusal': str(refusal)}))
+        raise
     schemes = [
         planned
         for grouping, batch in named(model, len(pool))
@@ -120,19 +129,31 @@ def _targets(args: argparse.Namespace) -> Targets:
 
     for name in ('slo_ms', 'max_age_ms'):
         value = getattr(args, name)
-        if value is not None and not 0 < value < float('inf'):
-            raise ParameterError(f'--{name.replace("_", "-")}', '> 0', value)
+        if value is not None and not 0 < value <= LONGEST_MS:
+            raise ParameterError(_option(name), f'> 0, at most {LONGEST_MS:g}', value)
+    if not 0 <= args.sensor_ms <= LONGEST_MS:
+        raise ParameterError('--sensor-ms', f'>= 0, at most {LONGEST_MS:g}', args.sensor_ms)
     if args.objective == 'fleet' and args.streams is None and args.slo_ms is None:
         raise ParameterError('--objective fleet', 'given --slo-ms or --streams', 'neither')
-    if args.draw is not None and not args.draw.absolute().parent.is_dir():
-        raise ParameterError('--draw', 'in a folder that exists', str(args.draw))
-    return Targets(
-        streams=1 if args.streams is None else args.streams,
-        slo_s=(args.slo_ms or 0.0) / 1e3,
-        max_age_s=(args.max_age_ms or 0.0) / 1e3,
-        sensor_s=args.sensor_ms / 1e3,
-        max_batch=args.max_batch,
-    )
+    if args.draw is not None:
+        if args.draw.suffix != '.png':
+            raise ParameterError('--draw', 'a .png file', str(args.draw))
+        check_writable('--draw', args.draw)
+    try:
+        return Targets(
+            streams=1 if args.streams is None else args.streams,
+            slo_s=(args.slo_ms or 0.0) / 1e3,
+            max_age_s=(args.max_age_ms or 0.0) / 1e3,
+            sensor_s=args.sensor_ms / 1e3,
+            max_batch=args.max_batch,
+        )
+    except ParameterError as error:
+        raise ParameterError(_option(error.name), error.rule, error.value) from error
+
+
+def _option(name: str) -> str:
+    """Return what a user calls an argument."""
+    return f'--{name.replace("_", "-")}'
 
 
 def _specs(texts: Sequence[str]) -> list[DeviceSpec]:

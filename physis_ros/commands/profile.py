@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physis_ros.errors import PlanError
+from physis_ros.commands.files import check_writable
+from physis_ros.errors import ParameterError, PlanError
 
 if TYPE_CHECKING:
     from physis_ros.engine.measure import Effort
@@ -44,7 +46,11 @@ def profile(args: argparse.Namespace) -> int:
     from physis_ros.commands import local
     from physis_ros.engine.measure import Effort, widened
 
-    effort = Effort(tuple(args.batch), args.samples)
+    try:
+        effort = Effort(tuple(args.batch), args.samples)
+    except ParameterError as error:
+        name = {'batches': '--batch', 'samples': '--samples'}[error.name]
+        raise ParameterError(name, error.rule, error.value) from error
     device = local.known_device(args.device)
     earlier = _earlier(args.out, args.model, device)
     if earlier is not None:
@@ -52,8 +58,7 @@ def profile(args: argparse.Namespace) -> int:
     if earlier is not None and earlier.complete:
         print(f'{args.out}: is whole, nothing to measure')
         return 0
-    if not args.out.absolute().parent.is_dir():
-        raise PlanError(f'folder of the profile must exist, got {args.out.absolute().parent}')
+    check_writable('--out', args.out)
     made = measured(args.model, device, effort, earlier, args.out)
     print(described(made))
     print(f'  {args.out}')
@@ -84,6 +89,8 @@ def measured(
     spec = backbone.spec
     begun = earlier
     if begun is None:
+        # Nothing of it is kept when it is cut short; it takes longer than many a timing.
+        print(f'profile of {spec.name}: weights, hops and ways in real pools ...', file=sys.stderr)
         weights = weigh(lambda blocks: open_backbone(model, device, blocks), spec.blocks)
         handover = measure_handover(model, spec.blocks, device, local.peers(device))
         name = local.device_name(device)
@@ -118,10 +125,10 @@ def described(made: Profile) -> str:
         f'  a chunk in after {made.hop_s * 1e6:.0f} us, its result out after '
         f'{(made.deliver_s or made.hop_s) * 1e6:.0f} us, the next one in after '
         f'{made.turn_s * 1e6:.0f} us more',
-        f'  {"kind":8}{"batch":>6}{"KV":>4}{"p50 ms":>10}{"chunk ms":>10}{"p99 ms":>10}',
+        f'  {"kind":8}{"rows":>6}{"KV chunks":>11}{"p50 ms":>10}{"chunk ms":>10}{"p99 ms":>10}',
     ]
     lines += [
-        f'  {t.kind:8}{t.batch:6}{t.kv_chunks:4}{t.p50_s * 1e3:10.3f}{t.chunk_s * 1e3:10.3f}'
+        f'  {t.kind:8}{t.batch:6}{t.kv_chunks:11}{t.p50_s * 1e3:10.3f}{t.chunk_s * 1e3:10.3f}'
         f'{t.p99_s * 1e3:10.3f}'
         for t in made.timings
     ]

@@ -12,12 +12,20 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from physis_ros.engine.devices import Device, DevicePool, device_kind, usable_bytes
+from physis_ros.engine.devices import (
+    MOST_DEVICES,
+    Device,
+    DevicePool,
+    device_kind,
+    usable_bytes,
+)
 from physis_ros.engine.profile import Profile
 from physis_ros.errors import ParameterError, PlanError
 
 GB, US = 1_000_000_000, 1e-6
 KEYS = ('memory', 'speed', 'link', 'uplink', 'hop', 'uplink_hop', 'node')
+# Of a size, a speed or a rate; hops may take no time.
+LEAST, MOST = 1e-9, 1e9
 _FORM = re.compile(r'(?P<name>[^*,=]+)(\*(?P<count>\d+))?(,(?P<rest>.*))?')
 
 
@@ -64,10 +72,12 @@ def parse_spec(text: str) -> DeviceSpec:
     if unknown:
         raise ParameterError('devices', f'of keys {list(KEYS)}', unknown[0])
     values = {key: value for key, _, value in pairs}
+    if len(values) < len(pairs) or values.get('node') == '':
+        raise ParameterError('devices', 'given each key once, with a value', text)
     count = int(found['count'] or 1)
-    if count < 1:
-        raise ParameterError('devices', 'at least one of each', text)
-    number = {key: _number(key, values[key]) for key in KEYS[:-1] if key in values}
+    if not 1 <= count <= MOST_DEVICES:
+        raise ParameterError('devices', f'at least one of each, at most {MOST_DEVICES}', text)
+    number = {key: _number(text, key, values[key]) for key in KEYS[:-1] if key in values}
     return DeviceSpec(
         name=found['name'],
         count=count,
@@ -95,6 +105,7 @@ def device_pool(
     :raises ParameterError: when a device has no room for that.
     :raises PlanError: when a link to a device of this machine was not measured.
     """
+    _check_names(specs)
     _check_pairs(specs, found)
     devices = []
     for spec in specs:
@@ -117,6 +128,15 @@ def device_pool(
             for number in range(spec.count)
         ]
     return DevicePool(tuple(devices), found.hop_s)
+
+
+def _check_names(specs: Sequence[DeviceSpec]) -> None:
+    """Refuse an entry that is there twice."""
+    names = [spec.name for spec in specs]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        hint = f'write {twice[0]}*{names.count(twice[0])} for several that are alike'
+        raise ParameterError('devices', 'of different names', names, hint)
 
 
 def _check_pairs(specs: Sequence[DeviceSpec], found: Profile) -> None:
@@ -145,11 +165,12 @@ def _link(spec: DeviceSpec, found: Profile) -> tuple[float, float]:
     return spec.link_bytes_per_s or measured.bytes_per_s, hop_s
 
 
-def _number(key: str, text: str) -> float:
+def _number(device: str, key: str, text: str) -> float:
+    least = 0.0 if key.endswith('hop') else LEAST
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 < value < float('inf'):
-        raise ParameterError(key, 'a number > 0', text)
+    if not least <= value <= MOST:
+        raise ParameterError(f'{key} of {device!r}', f'a number {least:g} .. {MOST:g}', text)
     return value

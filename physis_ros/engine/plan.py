@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from statistics import median
 
-from physis_ros.engine.cost import ModelCost
+from physis_ros.engine.cost import MOST_ROWS, ModelCost
 from physis_ros.engine.demand import Demand, demand
-from physis_ros.engine.devices import DevicePool
+from physis_ros.engine.devices import DevicePool, size_text
 from physis_ros.engine.groupings import Grouping, groupings, in_flight
 from physis_ros.engine.ledger import Ledger
 from physis_ros.engine.placement import Placement, Search, homes, keep
@@ -29,6 +29,8 @@ ROOM = 1.15
 _SETTLE, _CHUNKS = 3, 24
 # More streams than these are not tried when the most are looked for.
 MOST_STREAMS = 64
+# Nor are more streams than these put into one plan.
+_MOST_ASKED = 1024
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,9 @@ class Targets:
         for name in ('slo_s', 'max_age_s', 'sensor_s'):
             if not 0 <= getattr(self, name) < float('inf'):
                 raise ParameterError(name, '>= 0', getattr(self, name))
-        for name in ('streams', 'max_batch'):
-            if getattr(self, name) < 1:
-                raise ParameterError(name, '>= 1', getattr(self, name))
+        for name, most in (('streams', _MOST_ASKED), ('max_batch', MOST_ROWS)):
+            if not 1 <= getattr(self, name) <= most:
+                raise ParameterError(name, f'1 .. {most}', getattr(self, name))
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,18 @@ class Plan:
     def in_flight(self) -> int:
         """Most chunks of a stream in the pipe."""
         return in_flight(self.placements[0].demand.model, self.hosts[0], self.max_batch)
+
+    def shortfall(self, targets: Targets) -> tuple[float, float, float]:
+        """How many times as long as allowed it takes, the worse of period and age; then both."""
+        over = [
+            figure_s / most_s
+            for figure_s, most_s in (
+                (self.period_s, targets.slo_s),
+                (self.worst_age_s, targets.max_age_s),
+            )
+            if most_s
+        ]
+        return max(over, default=0.0), self.period_s, self.worst_age_s
 
     def meets(self, targets: Targets) -> bool:
         """Tell whether SLO and age are kept."""
@@ -154,8 +168,8 @@ def plans(
     )
     if not found:
         raise PlanError(
-            f'{targets.streams} streams of {model.name} need at least {need / 1e9:.3f} GB in '
-            f'pieces that fit {len(pool)} devices with {have / 1e9:.3f} GB; take more devices'
+            f'{targets.streams} streams of {model.name} need at least {size_text(need)} in '
+            f'pieces that fit {len(pool)} devices with {size_text(have)}; take more devices'
         )
     return found
 
@@ -238,12 +252,16 @@ def choose(options: Sequence[Plan], targets: Targets, objective: str = 'youngest
         raise ParameterError('objective', f'one of {list(OBJECTIVES)}', objective)
     able = [plan for plan in options if plan.meets(targets)]
     if not able:
-        near = min(options, key=lambda plan: (plan.period_s, plan.worst_age_s))
+        near = min(options, key=lambda plan: plan.shortfall(targets))
+        asked = [
+            f'{what} of {value_s * 1e3:g} ms'
+            for what, value_s in (('an SLO', targets.slo_s), ('an age', targets.max_age_s))
+            if value_s
+        ]
         raise PlanError(
-            f'no plan meets an SLO of {targets.slo_s * 1e3:.1f} ms and an age of '
-            f'{targets.max_age_s * 1e3:.1f} ms; the nearest, {near.grouping.scheme} on '
-            f'{len(near.devices)} devices, has {near.period_s * 1e3:.1f} ms and '
-            f'{near.worst_age_s * 1e3:.1f} ms'
+            f'no plan meets {" and ".join(asked)}; the nearest, {near.grouping.scheme} on '
+            f'{len(near.devices)} devices, has a period of {near.period_s * 1e3:.1f} ms and a '
+            f'worst age of {near.worst_age_s * 1e3:.1f} ms'
         )
     if objective == 'youngest':
         return min(able, key=lambda plan: (plan.worst_age_s, len(plan.devices)))
@@ -288,10 +306,10 @@ def _carries(model: ModelCost, pool: DevicePool, targets: Targets) -> bool:
 
 def table(options: Sequence[Plan], chosen: Plan | None = None) -> str:
     """Print plans side by side."""
-    head = ('', 'scheme', 'groups', 'batch', 'period', 'response', 'worst age', 'devices')
-    rows = [(*head, 'GB each', 'ms/chunk', 'C_out ms')]
+    head = ('', 'scheme', 'groups', 'batch', 'period ms', 'response ms', 'worst age ms', 'devices')
+    rows = [(*head, 'MB each', 'device ms/chunk', 'C_out ms')]
     for plan in options:
-        most = max(plan.bytes[host] for host in plan.devices) / 1e9
+        most = max(plan.bytes[host] for host in plan.devices) / 1e6
         rows.append(
             (
                 '*' if plan is chosen else '',
@@ -302,7 +320,7 @@ def table(options: Sequence[Plan], chosen: Plan | None = None) -> str:
                 f'{plan.response_s * 1e3:.2f}',
                 f'{plan.worst_age_s * 1e3:.2f}',
                 str(len(plan.devices)),
-                f'{most:.3f}',
+                f'{most:.1f}',
                 f'{plan.device_s * 1e3:.2f}',
                 f'{plan.on_time_cost_s * 1e3:.2f}',
             )

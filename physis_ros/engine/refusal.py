@@ -15,7 +15,7 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from physis_ros.engine.demand import Demand
-from physis_ros.engine.devices import DevicePool
+from physis_ros.engine.devices import DevicePool, size_text
 from physis_ros.engine.ledger import Ledger, Offer
 from physis_ros.engine.placement import DeadEnd, Order, Placement, Search
 from physis_ros.types import FloatArray
@@ -131,8 +131,8 @@ def _where(
     if constraint.startswith('memory'):
         over_bytes[offer.memory_ok] = np.inf
         near = int(over_bytes.argmin())
-        need, have = offer.bytes[near] / 1e9, memory[near] / 1e9
-        return pool.devices[near].name, f'needs {need:.3f} GB of {have:.3f} GB'
+        need, have = size_text(offer.bytes[near]), size_text(memory[near])
+        return pool.devices[near].name, f'needs {need} of {have}'
     if constraint.startswith('time'):
         over_busy[offer.time_ok] = np.inf
         near = int(over_busy.argmin())

@@ -78,6 +78,7 @@ class Outcome:
     :param asked: how often a stream asked to open; one that lost its device asks again.
     :param refusals: how many, by binding constraint.
     :param lost: streams that ended with a device.
+    :param devices: their names, in the order of the two after them.
     :param utilisation: share of time each device computed.
     :param mean_batch: rows of its mean batch.
     :param sample_s: length of samples that was asked for; 0: none was.
@@ -88,6 +89,7 @@ class Outcome:
     asked: int
     refusals: Mapping[str, int]
     lost: tuple[str, ...]
+    devices: tuple[str, ...]
     utilisation: tuple[float, ...]
     mean_batch: tuple[float, ...]
     samples: tuple[Sample, ...]
@@ -148,11 +150,14 @@ def quantiles(values: FloatArray, told: int) -> Quantiles:
 def text(outcome: Outcome) -> str:
     """Print the figures, a line for each stream and a few for the pool."""
     lines = [
-        'stream                fate  chunks  interval p50/p99/p99.9 ms   response p99   age p99  '
-        'misses'
+        'times in ms: p50/p99/p99.9',
+        f'{"stream":<20}  fate  chunks  {"interval":>22}  {"response":>22}  {"age":>22}  misses',
     ]
     lines += [_line(stream) for stream in outcome.streams]
-    use = ' '.join(f'{share:.2f}' for share in outcome.utilisation)
+    use = ' '.join(
+        f'{name} {share:.2f}'
+        for name, share in zip(outcome.devices, outcome.utilisation, strict=True)
+    )
     refusals = ', '.join(f'{n} {what}' for what, n in sorted(outcome.refusals.items())) or 'none'
     lines += [
         f'{outcome.asked} asked, refused: {refusals} ({outcome.rejection_rate:.1%})',
@@ -191,11 +196,12 @@ def _fragmentation(samples: Sequence[Sample]) -> list[str]:
 
 
 def _line(s: StreamFigures) -> str:
-    interval = '/'.join(_ms(v) for v in (s.interval.p50_s, s.interval.p99_s, s.interval.p999_s))
-    return (
-        f'{s.stream:<20}  {s.fate:<4}  {s.chunks:>6}  {interval:>26}  '
-        f'{_ms(s.response.p99_s):>13}  {_ms(s.age.p99_s):>8}  {s.misses:>6}'
-    )
+    told = '  '.join(f'{_three(q):>22}' for q in (s.interval, s.response, s.age))
+    return f'{s.stream:<20}  {s.fate:<4}  {s.chunks:>6}  {told}  {s.misses:>6}'
+
+
+def _three(q: Quantiles) -> str:
+    return '/'.join(_ms(value) for value in (q.p50_s, q.p99_s, q.p999_s))
 
 
 def _ms(seconds: float | None) -> str:

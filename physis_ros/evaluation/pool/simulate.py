@@ -64,6 +64,7 @@ class _Simulation:
             asked=self._asked,
             refusals=dict(self._refusals),
             lost=tuple(self._lost),
+            devices=tuple(device.name for device in self._file.pool.devices),
             utilisation=tuple(d.busy_ns / span_ns for d in self._virtual.devices),
             mean_batch=tuple(d.rows / max(d.batches, 1) for d in self._virtual.devices),
             samples=tuple(self._samples),
