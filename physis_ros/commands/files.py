@@ -25,8 +25,7 @@ def check_writable(option: str, path: Path) -> None:
         with path.open('ab'):
             pass
     except OSError as error:
-        raise ParameterError(
-            option, 'a file that can be written', str(path), str(error)
-        ) from error
+        rule = f'a file that can be written ({error.strerror})'
+        raise ParameterError(option, rule, str(path)) from error
     if not known:
         path.unlink()

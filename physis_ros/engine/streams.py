@@ -76,6 +76,10 @@ class Stream:
         """
         if not spec.commits:
             raise EngineError(f'{spec.name} must name what it commits, and names nothing')
+        if not self.next_chunk:
+            raise EngineError(
+                f"stream '{self.name}' must have a chunk to commit, and none has entered its epoch"
+            )
         oldest = max(0, self.next_chunk - 1 - spec.window)
         if not (oldest <= chunk < self.next_chunk or 0 <= chunk < min(spec.sink, oldest)):
             raise EngineError(
