@@ -20,7 +20,7 @@ from physis_ros.errors import ObservationError
 from physis_ros.observation.compressed import CompressedFormat, decode_compressed, parse_format
 from physis_ros.observation.compressed_depth import decode_compressed_depth
 from physis_ros.observation.depth import decode_depth
-from physis_ros.observation.encodings import ENCODINGS
+from physis_ros.observation.encodings import ENCODINGS, encoding_of
 from physis_ros.observation.image import decode_image
 
 RED, GREEN = [250, 10, 20], [5, 240, 15]
@@ -155,6 +155,28 @@ def test_hostile_fields_give_an_image_or_an_error(
         return
     assert (image.shape, image.dtype.name) == ((height, width, 3), 'uint8')
     assert len(data) >= step * (height - 1) + width * ENCODINGS[encoding].pixel_bytes
+
+
+@pytest.mark.parametrize('encoding', ['mono16', 'rgb16', 'bgr16', 'bayer_rggb16'])
+@pytest.mark.parametrize('big', [False, True])
+@pytest.mark.parametrize('size', [(1, 1), (4, 1), (4, 2), (6, 8)])
+@pytest.mark.parametrize('padding', [1, 3, 4])
+def test_I2_rows_need_not_begin_at_whole_values(
+    encoding: str, big: bool, size: tuple[int, int], padding: int
+) -> None:
+    height, width = size
+    row = width * encoding_of(encoding).pixel_bytes
+    rows = np.random.default_rng(1).integers(0, 256, (height, row), np.uint8)
+    padded = np.pad(rows, ((0, 0), (0, padding)))
+
+    def decoded(step: int, data: bytes) -> Any:
+        try:
+            return decode_image(height, width, encoding, big, step, data)
+        except ObservationError as error:
+            return str(error)
+
+    plain = decoded(row, rows.tobytes())
+    assert np.array_equal(decoded(row + padding, padded.tobytes()), plain)
 
 
 def test_I2_last_row_may_lack_its_padding() -> None:

@@ -108,8 +108,9 @@ def _read_only(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _native(stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the values in this machine's byte order (a view when they are)."""
-    return stored.astype(stored.dtype.newbyteorder('='), copy=False)
+    """Return the values in this machine's byte order, aligned (a view when they are)."""
+    # A step may be no whole number of values.
+    return np.require(stored.astype(stored.dtype.newbyteorder('='), copy=False), requirements='A')
 
 
 def _narrow(values: npt.NDArray[Any]) -> ByteArray:
