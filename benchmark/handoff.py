@@ -5,8 +5,9 @@ What a hop costs: 5 MB of hidden state from one process to another, beside a pla
 
 Both processes are real and run the engine's own mailbox, bells and waiting. A hop begins before
 the sender's call and ends when the receiver has header and view. In turn with it, in the same
-process, the same bytes are copied between two ordinary buffers; the receiver always sleeps when
-the next hop begins. Gloo and a queue of ``multiprocessing`` stand beside it.
+process, the same bytes are copied between two ordinary buffers, and a message without a payload is
+sent: what it takes is the machine's, to wake a process. The receiver always sleeps when the next
+hop begins. Gloo and a queue of ``multiprocessing`` stand beside it.
 """
 
 from __future__ import annotations
@@ -70,21 +71,21 @@ def far_end(argv: list[str]) -> int:
 def _far_mailbox(count: int, fds: list[int]) -> int:
     wire = Wire((fds[0], fds[1], fds[2]))
     wire.answer.send(Header(Kind.READY))
-    for _ in range(count):
+    for _ in range(2 * count):
         while (got := wire.receiver.receive()) is None:
             wire.bells['far'].wait(_WAIT_S)
         header, held = got
-        state = wire.receiver.parts(header.kind, held)[0]
+        state = wire.receiver.parts(header.kind, held)[0] if header.kind == Kind.HIDDEN else None
         at_ns = time.monotonic_ns()
-        right = float(state[0, -1, -1]) == header.chunk
+        right = state is None or float(state[0, -1, -1]) == header.chunk
         held.release()
         wire.answer.send(Header(Kind.DONE, sent_ns=at_ns, flags=int(right)))
     return 0
 
 
-def mailbox(count: int) -> tuple[list[int], list[int]]:
-    """Return the nanoseconds of hops, and of the plain copies between them."""
-    wire, hops, copies = Wire(), [], []
+def mailbox(count: int) -> dict[str, list[int]]:
+    """Return the nanoseconds of hops, and of the plain copies and empty messages between them."""
+    wire, spent = Wire(), dict[str, list[int]](mailbox=[], copy=[], empty=[])
     state, plain = torch.ones(SHAPE), [torch.ones(SHAPE) for _ in range(DEPTH)]
     with _child('mailbox', count, wire.fds):
         _answer(wire)
@@ -93,16 +94,21 @@ def mailbox(count: int) -> tuple[list[int], list[int]]:
             time.sleep(_PAUSE_S)
             start_ns = time.monotonic_ns()
             plain[number % DEPTH].copy_(state)
-            copies.append(time.monotonic_ns() - start_ns)
-            time.sleep(_PAUSE_S)
-            start_ns = time.monotonic_ns()
-            if not wire.sender.send(Header(Kind.HIDDEN, chunk=number), [state]):
-                raise RuntimeError('the mailbox must take one state at a time, and was full')
-            answer = _answer(wire)
-            if not answer.flags:
-                raise RuntimeError(f'state {number} arrived damaged')
-            hops.append(answer.sent_ns - start_ns)
-    return hops, copies
+            spent['copy'].append(time.monotonic_ns() - start_ns)
+            spent['empty'].append(_hop(wire, Header(Kind.DONE)))
+            spent['mailbox'].append(_hop(wire, Header(Kind.HIDDEN, chunk=number), state))
+    return spent
+
+
+def _hop(wire: Wire, header: Header, *parts: torch.Tensor) -> int:
+    time.sleep(_PAUSE_S)
+    start_ns = time.monotonic_ns()
+    if not wire.sender.send(header, parts):
+        raise RuntimeError('the mailbox must take one message at a time, and was full')
+    answer = _answer(wire)
+    if not answer.flags:
+        raise RuntimeError(f'state {header.chunk} arrived damaged')
+    return answer.sent_ns - start_ns
 
 
 def _answer(wire: Wire) -> Header:
@@ -203,13 +209,13 @@ def queue(count: int) -> list[int]:
 
 def measure(count: int, rounds: int) -> dict[str, Any]:
     """Run everything in rounds, so that all of it meets the same machine."""
-    spent: dict[str, list[int]] = {'mailbox': [], 'copy': [], 'gloo': [], 'queue': []}
+    names = ('mailbox', 'copy', 'empty', 'gloo', 'queue')
+    spent: dict[str, list[int]] = {name: [] for name in names}
     others: dict[str, Callable[[int], list[int]]] = {'gloo': gloo, 'queue': queue}
     for _ in range(rounds):
-        hops, copies = mailbox(count + 10)
         # The first ones start the process and touch its pages.
-        spent['mailbox'] += hops[10:]
-        spent['copy'] += copies[10:]
+        for name, values in mailbox(count + 10).items():
+            spent[name] += values[10:]
         for name, way in others.items():
             spent[name] += way(count // 4 + 5)[5:]
     p50_us = {name: float(np.median(values)) / 1e3 for name, values in spent.items()}
