@@ -12,7 +12,7 @@ pytest.importorskip('rclpy')
 from physis_ros.backbones.synthetic import synthetic_spec
 from physis_ros.commands import local
 from physis_ros.engine.profile import Link, Profile, Sizes, Timing, spec_hash
-from physis_ros.errors import PlanError
+from physis_ros.errors import ParameterError, PlanError
 from physis_ros.ros import make_pool
 from physis_ros.ros.wam_config import WamConfig
 
@@ -37,3 +37,13 @@ def test_every_device_must_be_the_one_that_was_profiled(
     mixed = WamConfig(model=MODEL, workers=2, devices=('cpu', 'cuda:0'), profile=str(path))
     with pytest.raises(PlanError, match="must be of device 'loom', got 'abacus'"):
         make_pool.make_pool(mixed)
+
+
+def test_stages_are_run_where_they_are_assigned() -> None:
+    """As a plan without a name says it."""
+    pool = make_pool.make_pool(WamConfig(model=MODEL, workers=2, assignment=(0, 1, 1, 0)))
+    assert pool.grouping.owner == (0, 1, 1, 0)
+    with pytest.raises(PlanError, match='assignment must name 4 stages, got 3'):
+        make_pool.make_pool(WamConfig(model=MODEL, workers=2, assignment=(0, 1, 1)))
+    with pytest.raises(ParameterError, match='workers must be 2 as assigned, got 3'):
+        make_pool.make_pool(WamConfig(model=MODEL, workers=3, assignment=(0, 1, 1, 0)))

@@ -30,6 +30,7 @@ class Sample:
     active: bool = parameter(True, 'Whether.')
     joints: tuple[str, ...] = parameter((), 'Names.')
     lower: tuple[float, ...] = parameter((), 'Limits [rad].')
+    stages: tuple[int, ...] = parameter((), 'Workers.', low=0)
 
 
 class SampleNode(Node):
@@ -49,9 +50,12 @@ def test_defaults_are_those_of_the_dataclass(bench: Any) -> None:
 def test_given_values_win_and_whole_numbers_are_doubles(bench: Any) -> None:
     node = bench.add(
         SampleNode,
-        {'rate_hz': 500, 'joints': ['a', 'b'], 'lower': [1, 2], 'mode': 'replace'},
+        {
+            'rate_hz': 500, 'joints': ['a', 'b'], 'lower': [1, 2], 'mode': 'replace',
+            'stages': [0, 1, 0],
+        },  # fmt: skip
     )
-    assert node.config == Sample(500.0, 2, 'replace', True, ('a', 'b'), (1.0, 2.0))
+    assert node.config == Sample(500.0, 2, 'replace', True, ('a', 'b'), (1.0, 2.0), (0, 1, 0))
     assert type(node.config.rate_hz) is float
     assert list(node.get_parameter('lower').value) == [1.0, 2.0]
 
@@ -99,6 +103,9 @@ def test_what_is_no_topic_is_refused_by_the_name_of_its_parameter(topic: str, wh
         ('workers', 1.5, r'/sample\.workers must be a whole number, got 1.5'),
         ('workers', True, r'/sample\.workers must be a whole number, got True'),
         ('mode', 'best', r"/sample\.mode must be one of \['blend', 'replace'\], got 'best'"),
+        ('stages', [0.5], r'/sample\.stages must be a list of whole numbers, got \[0.5\]'),
+        ('stages', [True], r'/sample\.stages must be a list of whole numbers, got \[True\]'),
+        ('stages', [0, -1], r'/sample\.stages must be >= 0, got \(0, -1\)'),
         ('joints', 'a', r"/sample\.joints must be a list of texts, got 'a'"),
     ],
 )

@@ -34,6 +34,7 @@ _TYPES: dict[Any, tuple[Parameter.Type, str]] = {
     float: (Parameter.Type.DOUBLE, 'a number'),
     str: (Parameter.Type.STRING, 'text'),
     tuple[str, ...]: (Parameter.Type.STRING_ARRAY, 'a list of texts'),
+    tuple[int, ...]: (Parameter.Type.INTEGER_ARRAY, 'a list of whole numbers'),
     tuple[float, ...]: (Parameter.Type.DOUBLE_ARRAY, 'a list of numbers'),
 }
 
@@ -288,8 +289,9 @@ def _converted(full: str, hint: Any, words: str, value: Any) -> Any:
         raise ParameterError(full, words, value)
     if hint == tuple[float, ...] and all(type(v) in (int, float) for v in value):
         return tuple(float(v) for v in value)
-    if hint == tuple[str, ...] and all(isinstance(v, str) for v in value):
-        return tuple(value)
+    for item in (int, str):
+        if hint == tuple[item, ...] and all(type(v) is item for v in value):
+            return tuple(value)
     raise ParameterError(full, words, list(value))
 
 

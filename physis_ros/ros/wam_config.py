@@ -33,6 +33,13 @@ class WamConfig:
     grouping: str = parameter(
         POOL.grouping, 'How stages are placed on workers.', choices=list(SCHEMES)
     )
+    assignment: tuple[int, ...] = parameter(
+        POOL.assignment,
+        'Worker of each stage, step by step, instead of grouping: what `physis plan --json` calls '
+        'hosts. Leave out for grouping.',
+        low=0,
+        high=255,
+    )
     devices: tuple[str, ...] = parameter(
         POOL.devices, 'torch device of each worker, such as cuda:0; leave out for processors.'
     )
@@ -40,7 +47,11 @@ class WamConfig:
         POOL.threads_per_worker, 'Compute threads of each worker [1].', low=1, high=256
     )
     in_flight: int = parameter(
-        POOL.in_flight, 'Most chunks in the pipe [1]; 0: as many as workers.', low=0, high=64
+        POOL.in_flight,
+        'Most chunks in the pipe [1]; 0: as many as workers, with batches at least one for each '
+        'pass.',
+        low=0,
+        high=64,
     )
     max_streams: int = parameter(
         POOL.max_streams,
@@ -135,6 +146,7 @@ class WamConfig:
             model=self.model,
             workers=self.workers,
             grouping=self.grouping,
+            assignment=self.assignment,
             seed=self.seed,
             devices=self.devices,
             threads_per_worker=self.threads_per_worker,
