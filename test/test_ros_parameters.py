@@ -51,9 +51,12 @@ def test_given_values_win_and_whole_numbers_are_doubles(bench: Any) -> None:
     node = bench.add(
         SampleNode,
         {
-            'rate_hz': 500, 'joints': ['a', 'b'], 'lower': [1, 2], 'mode': 'replace',
+            'rate_hz': 500,
+            'joints': ['a', 'b'],
+            'lower': [1, 2],
+            'mode': 'replace',
             'stages': [0, 1, 0],
-        },  # fmt: skip
+        },
     )
     assert node.config == Sample(500.0, 2, 'replace', True, ('a', 'b'), (1.0, 2.0), (0, 1, 0))
     assert type(node.config.rate_hz) is float

@@ -289,9 +289,10 @@ def _converted(full: str, hint: Any, words: str, value: Any) -> Any:
         raise ParameterError(full, words, value)
     if hint == tuple[float, ...] and all(type(v) in (int, float) for v in value):
         return tuple(float(v) for v in value)
-    for item in (int, str):
-        if hint == tuple[item, ...] and all(type(v) is item for v in value):
-            return tuple(value)
+    if hint == tuple[int, ...] and all(type(v) is int for v in value):
+        return tuple(value)
+    if hint == tuple[str, ...] and all(isinstance(v, str) for v in value):
+        return tuple(value)
     raise ParameterError(full, words, list(value))
 
 
