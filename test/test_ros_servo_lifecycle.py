@@ -58,7 +58,9 @@ class World:
     def configure(self) -> None:
         """Configure, and listen to all commands."""
         assert self.node.trigger_configure() is SUCCESS
-        output = SimpleNamespace(publish=self.said.append, get_subscription_count=lambda: 1)
+        output = SimpleNamespace(
+            publish=self.said.append, get_subscription_count=lambda: 1, topic_name='command'
+        )
         self.node.playing.outputs._command_out = output
 
     def offer(self, number: int, speed: float = 0.0) -> None:

@@ -53,6 +53,8 @@ os.kill(os.getpid(), {number})
 """
 
 
+# As in a terminal, however these tests were started.
+WITH_TERMINAL = 'import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)\n'
 LEAVING = """
 import sys
 from physis_ros.ros import process
@@ -73,7 +75,7 @@ sys.exit(process.run('test', Node, Stop.installed(), []))
 def said(script: str, number: int) -> str:
     """Run a script to its end, which must be a good one; return what it printed."""
     done = subprocess.run(
-        [sys.executable, '-c', script.format(number=number)],
+        [sys.executable, '-c', WITH_TERMINAL + script.format(number=number)],
         capture_output=True,
         text=True,
         timeout=60,
