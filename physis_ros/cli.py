@@ -13,7 +13,7 @@ import sys
 
 if __name__ == '__main__' and sys.path[0] == os.path.dirname(os.path.realpath(__file__)):
     # Run as a file, to which an installed program may be a link: without this, modules beside it
-    # come before those of Python that have the same name.
+    # come before those of Python that have the same name, as types.py does.
     del sys.path[0]
 
 import argparse

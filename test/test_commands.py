@@ -222,6 +222,10 @@ def test_a_file_that_is_looked_at_stays_as_it_is(tmp_path: Path) -> None:
     assert path.read_text() == 'kept'
     with pytest.raises(ParameterError, match=r'--out must be a file, .*this is a folder'):
         check_writable('--out', tmp_path)
+    with pytest.raises(ParameterError, match='--out must be in a folder that exists'):
+        check_writable('--out', tmp_path / 'none' / 'x')
+    with pytest.raises(ParameterError, match='trace must be a file that can be written'):
+        check_writable('trace', Path('/proc/x'))
 
 
 def test_devices_are_written_short() -> None:

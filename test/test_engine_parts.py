@@ -3,7 +3,6 @@
 
 import logging
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from physis_ros.engine.pace import Pace
 from physis_ros.engine.sketch import Sketch
 from physis_ros.engine.spans import SpanRing, ring_bytes
 from physis_ros.engine.task import Task
-from physis_ros.engine.trace import check_writable
 from physis_ros.errors import EngineError, ObservationError, ParameterError
 
 WORD = st.integers(-(2**63), 2**63 - 1)
@@ -241,11 +239,3 @@ def test_a_processor_that_reorders_stores_is_refused(monkeypatch: pytest.MonkeyP
     with pytest.raises(ParameterError, match=r"processor must be x86-64, .* got 'aarch64'"):
         Arena.create(64)
 
-
-def test_looking_whether_a_trace_can_be_written_changes_nothing(tmp_path: Path) -> None:
-    (tmp_path / 'old.json').write_text('[]')
-    check_writable(tmp_path / 'old.json')
-    check_writable(tmp_path / 'new.json')
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {'old.json': '[]'}
-    with pytest.raises(ParameterError, match='trace must be a file that can be written'):
-        check_writable(tmp_path / 'none' / 'new.json')

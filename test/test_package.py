@@ -7,6 +7,7 @@ import ast
 import re
 import runpy
 import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from itertools import pairwise
@@ -64,6 +65,12 @@ def installed_programs() -> dict[str, str]:
     nodes = {name: f'physis_ros.ros.{name}' for name in loop[1].split()}
     single = re.findall(r'PROGRAMS \$\{PROJECT_NAME\}/(\w+)\.py\s+\S+ \S+ RENAME (\w+)', cmake)
     return nodes | {name: f'physis_ros.{module}' for module, name in single}
+
+
+def test_nothing_beside_a_node_has_the_name_of_a_module_of_python() -> None:
+    """Python looks beside a program first; an installed one may be a link to it."""
+    beside = {path.stem for path in (ROOT / 'physis_ros/ros').glob('*.py')}
+    assert not beside & sys.stdlib_module_names
 
 
 def test_one_version() -> None:

@@ -18,7 +18,7 @@ from physis_ros.errors import ParameterError
 from physis_ros.output.sketch import Quantiles
 from physis_ros.ros.qos import QosWatch
 from physis_ros.ros.servo import ServoNode
-from physis_ros.ros.statistics import Statistic, Statistics
+from physis_ros.ros.statistics_topic import Statistic, Statistics
 from physis_ros.ros.stream_config import StreamNames
 from physis_ros.ros.wam import WamNode
 from physis_ros.ros.wam_report import EngineSnapshot, Snapshot

@@ -267,7 +267,7 @@ def test_missing_joints_and_a_silent_camera_are_named(bench: Any, weights: Path)
             "joint_units must be for some of ['shoulder', 'elbow'], each once, got ['wrist']",
         ),
         ({'qos_overrides./nowhere.subscription.depth': 3}, 'must be declared by the node'),
-        ({'trace': '/proc/none/trace.json'}, 'trace must be a file that can be written'),
+        ({'trace': '/proc/none/trace.json'}, 'trace must be in a folder that exists'),
     ],
 )
 def test_what_does_not_fit_is_refused_at_configure(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 from physis_ros.engine.board import epoch_of
 from physis_ros.engine.spans import Span
@@ -29,7 +29,7 @@ class Trace:
     """
 
     def __init__(self, path: Path, workers: int, blocks: int) -> None:
-        self._file = _opened(path, 'w')
+        self._file = _opened(path)
         self._blocks, self._flow, self._first = blocks, 0, True
         self._file.write('[')
         for worker in range(workers):
@@ -76,21 +76,9 @@ class Trace:
         self._first = False
 
 
-def check_writable(path: Path) -> None:
-    """
-    Look whether a trace can be written, before anything is started for it; leaves nothing.
-
-    :raises ParameterError: when it cannot.
-    """
-    new = not path.exists()
-    _opened(path, 'a').close()
-    if new:
-        path.unlink()
-
-
-def _opened(path: Path, mode: Literal['w', 'a']) -> TextIO:
+def _opened(path: Path) -> TextIO:
     try:
-        return path.open(mode, encoding='utf-8')
+        return path.open('w', encoding='utf-8')
     except OSError as error:
         raise ParameterError(
             'trace', f'a file that can be written ({error.strerror})', str(path)

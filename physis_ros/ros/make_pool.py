@@ -7,13 +7,13 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from physis_ros.commands.files import check_writable
 from physis_ros.commands.local import device_name, memory_bytes, versions
 from physis_ros.engine.config import PoolConfig
 from physis_ros.engine.door import Door, open_door
 from physis_ros.engine.models import REGISTRY, registry
 from physis_ros.engine.pool import Pool
 from physis_ros.engine.profile import check, load
-from physis_ros.engine.trace import check_writable
 from physis_ros.ros.wam_config import WamConfig
 
 
@@ -25,7 +25,7 @@ def make_pool(config: WamConfig) -> Pool:
     """
     pool = config.pool
     if pool.trace is not None:
-        check_writable(pool.trace)
+        check_writable('trace', pool.trace)
     return Pool(pool, door=_door(pool, Path(config.profile)) if config.profile else None)
 
 

@@ -4,14 +4,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
-
-if __name__ == '__main__' and sys.path[0] == os.path.dirname(os.path.realpath(__file__)):
-    # Run as a file, to which an installed program may be a link: without this, modules beside it
-    # come before those of Python that have the same name.
-    del sys.path[0]
 
 from physis_ros.ros.signals import Stop
 

@@ -21,7 +21,7 @@ from physis_ros.ros.servo_diagnosis import report
 from physis_ros.ros.servo_inputs import ServoInputs
 from physis_ros.ros.servo_report import Snapshot
 from physis_ros.ros.standing import Standing
-from physis_ros.ros.statistics import Statistic, Statistics
+from physis_ros.ros.statistics_topic import Statistic, Statistics
 
 # In the log already, where it comes about.
 LOGGED = ('no_time', 'joint_states', 'chunks_broken')

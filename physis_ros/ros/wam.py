@@ -30,7 +30,7 @@ from physis_ros.ros.parameters import declare_part, is_qos_override, refuse_unkn
 from physis_ros.ros.qos import QosWatch
 from physis_ros.ros.restarts import Restarts
 from physis_ros.ros.signals import Stop
-from physis_ros.ros.statistics import Statistic, Statistics
+from physis_ros.ros.statistics_topic import Statistic, Statistics
 from physis_ros.ros.wam_config import WamConfig
 from physis_ros.ros.wam_diagnosis import engine_report
 from physis_ros.ros.wam_report import EngineSnapshot

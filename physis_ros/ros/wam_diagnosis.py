@@ -62,7 +62,7 @@ def diagnose_stream(snapshot: Snapshot) -> Condition:
         return Condition(snapshot.complaints[0].condition, Level.ERROR, words)
     if state == StreamStatus.STATE_FAILED:
         return Condition('failed', Level.ERROR, text)
-    if snapshot.mourned:
+    if snapshot.without_worker:
         return Condition('lost', Level.ERROR, text)
     if state == StreamStatus.STATE_WAITING_OBSERVATION:
         lack = 'no_observation' if producer is None else producer.lack and producer.lack.value

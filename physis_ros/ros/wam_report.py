@@ -83,7 +83,7 @@ class Snapshot:
     :param waits: what is to be said of a clock that is missing or stands still.
     :param since_ns: when it was activated; figures count from there.
     :param lost: messages of each topic that never came.
-    :param mourned: it was lost with a worker, and is not carried again.
+    :param without_worker: it was lost with a worker, and is not carried again.
     """
 
     now_ns: int
@@ -103,7 +103,7 @@ class Snapshot:
     waits: str = ''
     since_ns: int = 0
     lost: Mapping[str, int] = field(default_factory=dict)
-    mourned: bool = False
+    without_worker: bool = False
 
 
 def state_of(producer: ProducerStatus, warming_up: bool) -> int:

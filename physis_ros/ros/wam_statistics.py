@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from physis_ros.output.sketch import Quantiles
-from physis_ros.ros.statistics import Statistic
+from physis_ros.ros.statistics_topic import Statistic
 from physis_ros.ros.stream_config import StreamNames
 from physis_ros.ros.wam_report import Snapshot
 

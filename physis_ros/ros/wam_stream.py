@@ -378,7 +378,7 @@ class WamStream:
             waits=self._home.clock.waiting(),
             since_ns=self._since_ns,
             lost={} if self.inputs is None else self.inputs.lost,
-            mourned=self.room is not None and self.room.lost,
+            without_worker=self.room is not None and self.room.lost,
         )
 
     def _log(self, text: str) -> None:
